@@ -1,0 +1,1 @@
+"""Is the candidate better? Scores answers of two endpoints to the same items and decides, offline and in a canary."""

@@ -1,0 +1,1 @@
+"""What drives the library: the nightly flow, the controller, the command line."""

@@ -1,0 +1,326 @@
+"""Configuration: YAML files and the environment become typed values; an impossible value stops here.
+
+`load_config(directory)` reads `tuneloop.yaml` and every file of `businesses/`, collects *all* mistakes and raises
+one `ConfigError` that names file, key, value and mend. `Settings` is the only reader of the environment; it holds
+nothing but secrets.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+from zoneinfo import ZoneInfo, available_timezones
+
+import yaml
+from cronsim import CronSim, CronSimError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from pipeline.errors import ConfigError
+from pipeline.records import BusinessKey, Record, Share
+from pipeline.train.recipe import Recipe
+
+
+def _known_zone(name: str) -> str:
+    if name not in available_timezones():
+        raise ValueError("no such time zone; use an IANA name such as Asia/Shanghai")
+    return name
+
+
+def _valid_cron(expression: str) -> str:
+    from datetime import UTC, datetime
+
+    try:
+        CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        raise ValueError(f"no valid cron expression ({error}); example: '0 2 * * *'") from error
+    return expression
+
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Url = Annotated[str, Field(pattern=r"^https?://[^/\s]+$")]
+
+
+class BaseModelConfig(Record):
+    """The base model that every adapter is trained on."""
+
+    id: str
+    """Its name in requests to the engines and in the registry."""
+    revision: str
+    path: Path
+    """Folder in Hugging Face layout; relative to the state folder."""
+
+
+class GatewayConfig(Record):
+    """The data plane."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8700
+    admin_port: Port = 8701
+    connect_timeout_s: float = Field(2.0, gt=0)
+    first_token_timeout_s: float = Field(120.0, gt=0)
+    between_tokens_timeout_s: float = Field(60.0, gt=0)
+    max_body_mb: float = Field(8.0, gt=0)
+
+
+class EngineConfig(Record):
+    """One inference server."""
+
+    name: str
+    url: Url
+    serves: Literal["base", "adapters", "both"] = "both"
+    max_rank: int = 16
+    max_adapters: int = Field(16, ge=1)
+
+
+class ControllerConfig(Record):
+    """The one leader that loads adapters, advances rollouts and writes routes."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8702
+    poll_s: float = Field(5.0, gt=0)
+
+
+class ServerConfig(Record):
+    """A stock server that tuneloop talks to."""
+
+    url: Url
+
+
+class BurstConfig(Record):
+    """When a gateway by itself stops sending new sessions to a candidate."""
+
+    failures: int = Field(5, ge=1)
+    within_s: float = Field(10.0, gt=0)
+
+
+class SystemConfig(Record):
+    """`tuneloop.yaml`."""
+
+    state_dir: Path = Path("var")
+    base_model: BaseModelConfig
+    gateway: GatewayConfig = GatewayConfig()
+    engines: tuple[EngineConfig, ...]
+    controller: ControllerConfig = ControllerConfig()
+    mlflow: ServerConfig = ServerConfig(url="http://127.0.0.1:8703")
+    prefect: ServerConfig = ServerConfig(url="http://127.0.0.1:8704")
+    burst: BurstConfig = BurstConfig()
+
+    @model_validator(mode="after")
+    def _someone_serves_each_kind(self) -> "SystemConfig":
+        for kind in ("base", "adapters"):
+            if not any(engine.serves in (kind, "both") for engine in self.engines):
+                raise ValueError(f"no engine serves {kind}; give one of them `serves: {kind}` or `serves: both`")
+        if len({engine.name for engine in self.engines}) < len(self.engines):
+            raise ValueError("two engines have the same name")
+        return self
+
+
+class DatasetConfig(Record):
+    """How feedback becomes a snapshot."""
+
+    window_days: float = Field(14.0, gt=0)
+    recent_days: float = Field(1.0, ge=0)
+    """Newest part of the window that is scored as a second set and not trained on."""
+    min_rows: int = Field(50, ge=1)
+    min_users: int = Field(1, ge=1)
+    """Distinct users behind a claim."""
+    max_user_share: Share = 0.02
+    max_user_rows_floor: int = Field(3, ge=1)
+    held_out_share: Share = 0.1
+    near_duplicate_threshold: float = Field(0.8, gt=0, le=1)
+
+
+class GateConfig(Record):
+    """When a candidate may replace the adapter in service."""
+
+    primary: Literal["golden", "chrf"] = "golden"
+    """`golden`: share of an item's checks passed. `chrf`: similarity to the accepted or edited answer."""
+    goal: Literal["better", "not_worse"] = "better"
+    margin: float = Field(0.0, ge=0)
+    """How much better the primary must be, or how much worse it may be."""
+    guardrails: dict[str, float] = {
+        "refusal": 0.02,
+        "empty": 0.01,
+        "repetition": 0.02,
+        "pii_leak": 0.0,
+        "length_ratio": 1.0,
+    }
+    """Metric to the margin by which it may be worse."""
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    bootstrap_samples: int = Field(2000, ge=100)
+    max_items: int = Field(200, ge=1)
+    max_tokens: int = Field(256, ge=1)
+    seed: int = 0
+
+
+class StepConfig(Record):
+    """One widening of a canary."""
+
+    share: Annotated[float, Field(gt=0, le=1)]
+    min_minutes: float = Field(ge=0)
+    min_users: int = Field(ge=1)
+    """Distinct users in each of candidate and control."""
+    timeout_minutes: float = Field(gt=0)
+
+
+class RolloutConfig(Record):
+    """How a promoted version is brought to the users."""
+
+    auto_canary: bool = False
+    steps: tuple[StepConfig, ...] = (
+        StepConfig(share=0.05, min_minutes=30, min_users=100, timeout_minutes=1440),
+        StepConfig(share=0.10, min_minutes=30, min_users=200, timeout_minutes=1440),
+        StepConfig(share=0.30, min_minutes=60, min_users=400, timeout_minutes=1440),
+        StepConfig(share=0.50, min_minutes=60, min_users=400, timeout_minutes=1440),
+        StepConfig(share=1.00, min_minutes=30, min_users=200, timeout_minutes=1440),
+    )
+    alpha: float = Field(0.05, gt=0, lt=1)
+    """Chance of rolling back a candidate that is no different, over all metrics and steps."""
+    max_hard_failure_rate: Share = 0.05
+    max_ttft_p90_ms: float = Field(5000.0, gt=0)
+
+    @model_validator(mode="after")
+    def _steps_widen(self) -> "RolloutConfig":
+        shares = [step.share for step in self.steps]
+        if not shares or shares != sorted(set(shares)) or shares[-1] != 1.0:
+            raise ValueError("shares must rise from step to step and end at 1.0")
+        if any(0.5 < share < 1.0 for share in shares):
+            raise ValueError("above 0.5 there is no control of equal size; the last compared step is 0.5, then 1.0")
+        return self
+
+
+class BusinessConfig(Record):
+    """One file of `businesses/`."""
+
+    business: BusinessKey
+    title: str
+    language: Literal["en", "zh"]
+    """Of the users' texts; decides the recognisers of personal data."""
+    report_language: Literal["en", "zh"]
+    timezone: Annotated[str, AfterValidator(_known_zone)]
+    nightly: Annotated[str, AfterValidator(_valid_cron)]
+    """Cron expression in the business's time zone."""
+    retention_days: int = Field(90, ge=1)
+    dataset: DatasetConfig = DatasetConfig()
+    training: Recipe = Recipe()
+    gate: GateConfig = GateConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    suite: Path | None = None
+    """Golden suite, relative to the configuration folder."""
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.timezone)
+
+
+class Config(Record):
+    """The whole configuration; functions take the section they need."""
+
+    directory: Path
+    system: SystemConfig
+    businesses: dict[str, BusinessConfig]
+
+    @property
+    def state_dir(self) -> Path:
+        return self.system.state_dir
+
+    def business(self, key: str) -> BusinessConfig:
+        """The business's configuration.
+
+        Raises:
+            ConfigError: there is no such business.
+        """
+        if key not in self.businesses:
+            known = ", ".join(sorted(self.businesses))
+            raise ConfigError(f"no business '{key}' in {self.directory / 'businesses'}; known: {known}")
+        return self.businesses[key]
+
+
+class Settings(BaseSettings):
+    """Secrets, from the environment only. They are never written to a log, a config file or the registry."""
+
+    model_config = SettingsConfigDict(env_prefix="TUNELOOP_")
+
+    user_salt: SecretStr
+    """Salt of user, session and prompt keys; changing it makes every known user a new one."""
+    admin_key: SecretStr
+    """Key of the gateway's admin API."""
+    webhook_secret: SecretStr
+    """Signs MLflow's webhooks to the controller."""
+    report_secret: SecretStr
+    """Signs the links to reports."""
+    engine_key: SecretStr = SecretStr("")
+    """API key of the engines, if they were started with one."""
+
+
+def load_settings() -> Settings:
+    """Read the secrets.
+
+    Raises:
+        ConfigError: one is missing; names the variables.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        missing = ", ".join(f"TUNELOOP_{str(e['loc'][0]).upper()}" for e in error.errors())
+        raise ConfigError(
+            f"environment: {missing} not set; `tuneloop up` makes secrets for one machine, elsewhere set them yourself"
+        ) from error
+
+
+def load_config(directory: Path) -> Config:
+    """Read and check a configuration folder.
+
+    Raises:
+        ConfigError: names every wrong file, key and value, and what would be right.
+    """
+    if not (directory / "tuneloop.yaml").is_file():
+        raise ConfigError(f"{directory / 'tuneloop.yaml'}: no such file; name the folder with --configs")
+    mistakes: list[str] = []
+    system = _read(directory / "tuneloop.yaml", SystemConfig, mistakes)
+    businesses: dict[str, BusinessConfig] = {}
+    for path in sorted((directory / "businesses").glob("*.yaml")):
+        config = _read(path, BusinessConfig, mistakes)
+        if config is None:
+            continue
+        if config.business != path.stem:
+            mistakes.append(f"{path}: business: '{config.business}' must be the file's name '{path.stem}'")
+        if config.suite and not (directory / config.suite).is_file():
+            mistakes.append(f"{path}: suite: '{config.suite}' is no file under {directory}")
+        if system and config.training.rank > max(e.max_rank for e in system.engines if e.serves != "base"):
+            mistakes.append(f"{path}: training.rank: {config.training.rank} is above every engine's max_rank")
+        businesses[config.business] = config
+    if not businesses and not mistakes:
+        mistakes.append(f"{directory / 'businesses'}: no business; add a file such as support.yaml")
+    if mistakes or system is None:
+        raise ConfigError("\n".join(mistakes))
+    return Config(directory=directory, system=system, businesses=businesses)
+
+
+_Section = TypeVar("_Section", bound=Record)
+
+
+def _read(path: Path, kind: type[_Section], mistakes: list[str]) -> _Section | None:
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mistakes.append(f"{path}: not readable as YAML: {' '.join(str(error).split())}")
+        return None
+    if not isinstance(value, Mapping):
+        mistakes.append(f"{path}: must hold `key: value` lines, found {type(value).__name__}")
+        return None
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        mistakes.extend(_explain(path, e) for e in error.errors())
+        return None
+
+
+def _explain(path: Path, error: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in error["loc"]) or "(whole file)"
+    if error["type"] == "extra_forbidden":
+        return f"{path}: {key}: unknown key (value {error['input']!r}); remove it or mend its spelling"
+    if error["type"] == "missing":
+        return f"{path}: {key}: missing; add it"
+    return f"{path}: {key}: {error['input']!r} is impossible: {error['msg']}"

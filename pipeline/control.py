@@ -1,0 +1,85 @@
+"""The control database: its tables, and the one way to open it.
+
+SQLite on one machine, PostgreSQL when several hosts share it. Each table has one owner: `rollouts` and `audit` are
+written by `pipeline.rollout.store`, `api_keys` by `pipeline.gateway.auth`, `session_arms` by `pipeline.gateway.arms`.
+"""
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    DateTime,
+    Engine,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+)
+
+metadata = MetaData()
+
+rollouts = Table(
+    "rollouts",
+    metadata,
+    Column("business", String(40), primary_key=True),
+    Column("generation", Integer, nullable=False),  # compare-and-set: a writer names the generation that it read
+    Column("state", JSON, nullable=False),
+    Column("updated_at", DateTime(timezone=True), nullable=False),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("business", String(40), nullable=False, index=True),
+    Column("actor", String(200), nullable=False),
+    Column("action", String(80), nullable=False),
+    Column("detail", JSON, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_hash", String(64), primary_key=True),  # SHA-256: the keys themselves are random, 256 bits
+    Column("name", String(80), nullable=False, unique=True),
+    Column("businesses", JSON, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("revoked_at", DateTime(timezone=True)),
+)
+
+session_arms = Table(
+    "session_arms",
+    metadata,
+    Column("business", String(40), primary_key=True),
+    Column("session", String(64), primary_key=True),
+    Column("salt", String(64), primary_key=True),
+    Column("arm", String(16), nullable=False),
+    Column("share", Float, nullable=False),
+    Column("user_known", Boolean, nullable=False),
+    Column("assigned_at", DateTime(timezone=True), nullable=False),
+)
+
+
+def open_control(url: str) -> Engine:
+    """Open the control database and make its tables if they are missing.
+
+    Args:
+        url: an SQLAlchemy URL, such as `sqlite:////srv/tuneloop/control.db`.
+    """
+    engine = create_engine(url)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _many_readers)
+    metadata.create_all(engine)
+    return engine
+
+
+def _many_readers(connection: object, _record: object) -> None:
+    """Write-ahead logging lets gateway, controller and command line read while one of them writes."""
+    cursor = connection.cursor()  # type: ignore[attr-defined]
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA busy_timeout=5000")
+    cursor.close()

@@ -1,0 +1,101 @@
+"""Every value that is written or sent, in the order in which it comes to be.
+
+Read this package first: it is the map of the product. `events` become `examples` become `models`, which answer the
+next events. A record is frozen and refuses unknown fields; JSON and Parquet columns are derived from it
+(`pipeline.tables`). Ids of derived things are content hashes (`content_id`), so that doing a step again is a no-op
+and lineage is walking ids.
+"""
+
+from pipeline.records.base import (
+    BusinessKey,
+    Message,
+    Record,
+    Sha256,
+    Share,
+    canonical_json,
+    content_id,
+)
+from pipeline.records.events import (
+    Arm,
+    Choice,
+    CleanRecord,
+    Dropped,
+    DropReason,
+    Feedback,
+    FeedbackKind,
+    Interaction,
+    RatedInteraction,
+    Signal,
+    StreamEnd,
+    Timings,
+    Usage,
+)
+from pipeline.records.examples import (
+    Example,
+    PreferenceExample,
+    SftExample,
+    SnapshotManifest,
+    Source,
+    Split,
+    UnpairedExample,
+)
+from pipeline.records.models import (
+    Adapter,
+    BaseModelRef,
+    Check,
+    EvalItem,
+    EvalResult,
+    Fingerprint,
+    GateDecision,
+    Method,
+    ModelVersion,
+    Route,
+    Routes,
+    ScoredItem,
+    Target,
+    Verdict,
+)
+
+__all__ = [
+    "Adapter",
+    "Arm",
+    "BaseModelRef",
+    "BusinessKey",
+    "Check",
+    "Choice",
+    "CleanRecord",
+    "DropReason",
+    "Dropped",
+    "EvalItem",
+    "EvalResult",
+    "Example",
+    "Feedback",
+    "FeedbackKind",
+    "Fingerprint",
+    "GateDecision",
+    "Interaction",
+    "Message",
+    "Method",
+    "ModelVersion",
+    "PreferenceExample",
+    "RatedInteraction",
+    "Record",
+    "Route",
+    "Routes",
+    "ScoredItem",
+    "SftExample",
+    "Sha256",
+    "Share",
+    "Signal",
+    "SnapshotManifest",
+    "Source",
+    "Split",
+    "StreamEnd",
+    "Target",
+    "Timings",
+    "UnpairedExample",
+    "Usage",
+    "Verdict",
+    "canonical_json",
+    "content_id",
+]

@@ -1,0 +1,173 @@
+"""Adapters, the gate, versions and the routes that serve them."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import JsonValue
+
+from pipeline.records.base import BusinessKey, Message, Record, Sha256, Share
+
+
+class BaseModelRef(Record):
+    """The base model that adapters are trained on and engines serve."""
+
+    id: str
+    revision: str
+    digest: Sha256
+    """Over its weights and tokenizer files."""
+
+
+class Method(StrEnum):
+    """How an adapter was trained."""
+
+    SFT = "sft"
+    DPO = "dpo"
+    KTO = "kto"
+
+
+class Adapter(Record):
+    """A trained LoRA adapter: one immutable folder, named by its content, under the adapters folder."""
+
+    sha256: Sha256
+    """Over the names and bytes of `adapter_config.json` and `adapter_model.safetensors`."""
+    business: BusinessKey
+    base: BaseModelRef
+    rank: int
+    method: Method
+    snapshot_id: Sha256
+    training_id: Sha256
+    """Over everything that determines the training: the same id is never trained twice."""
+    parent_sha256: Sha256 | None
+    """The adapter that training started from; None when it started from the base."""
+    metrics: dict[str, float]
+
+
+class Fingerprint(Record):
+    """Sum of log-probabilities of a few texts, as a reference engine gave them when the adapter was registered."""
+
+    texts: tuple[str, ...]
+    base_logprobs: tuple[float, ...]
+    adapter_logprobs: tuple[float, ...]
+
+
+class EvalItem(Record):
+    """One question with what an answer to it is scored against."""
+
+    item_id: str
+    set_name: Literal["held_out", "recent", "golden"]
+    user_key: str
+    """The cluster of the statistics: the user, or the item itself in the golden suite."""
+    messages: tuple[Message, ...]
+    tools: tuple[dict[str, JsonValue], ...] = ()
+    reference: str | None = None
+    """An accepted or edited answer."""
+    rejected: str | None = None
+    checks: tuple[dict[str, JsonValue], ...] = ()
+    """Golden checks, as `pipeline.dataset.suite` reads them."""
+
+
+class ScoredItem(Record):
+    """Both answers to one item and their scores by metric name."""
+
+    item: EvalItem
+    baseline_answer: str
+    candidate_answer: str
+    baseline: dict[str, float]
+    candidate: dict[str, float]
+
+
+class EvalResult(Record):
+    """Candidate and baseline on the same items, same prompt, seed and decoding."""
+
+    business: BusinessKey
+    baseline: str
+    candidate: str
+    items: tuple[ScoredItem, ...]
+    seed: int
+
+
+class Check(Record):
+    """One comparison, candidate minus baseline, with its confidence interval."""
+
+    metric: str
+    role: Literal["primary", "guardrail", "information"]
+    estimate: float | None
+    """Mean difference, in the metric's unit; None when there was no data."""
+    low: float | None
+    high: float | None
+    margin: float
+    """How much worse a guardrail may be, or how much better the primary must be."""
+    items: int
+    users: int
+    smallest_effect: float | None
+    """The smallest difference that this many users could have shown with 80 % power."""
+    passed: bool | None
+    """None: no evidence."""
+
+
+class Verdict(StrEnum):
+    """What was decided."""
+
+    PROMOTE = "promote"
+    REJECT = "reject"
+    INCONCLUSIVE = "inconclusive"
+
+
+class GateDecision(Record):
+    """The verdict on a candidate, with every check that it rests on."""
+
+    decision_id: Sha256
+    business: BusinessKey
+    baseline: str
+    candidate: str
+    verdict: Verdict
+    reason: str
+    """One sentence for a person."""
+    checks: tuple[Check, ...]
+    seed: int
+
+
+class ModelVersion(Record):
+    """An adapter in the registry."""
+
+    business: BusinessKey
+    version: int
+    adapter: Adapter
+    gate: Verdict | Literal["pending"]
+    fingerprint: Fingerprint | None
+    aliases: tuple[str, ...]
+
+    @property
+    def serving_name(self) -> str:
+        """Immutable name on the engines: `{business}-v{version}-{first 8 hex of the adapter's sha256}`."""
+        return f"{self.business}-v{self.version}-{self.adapter.sha256[:8]}"
+
+
+class Target(Record):
+    """What one arm is served by."""
+
+    model: str
+    """Name dispatched to the engine: a serving name, or the base model's id."""
+    version: int | None
+    """Registry version; None for the base model."""
+    replicas: tuple[str, ...]
+    """Base URLs of the engines proven to serve it."""
+
+
+class Route(Record):
+    """What the gateway does for one business."""
+
+    business: BusinessKey
+    stable: Target
+    candidate: Target | None = None
+    share: Share = 0.0
+    """Share of users on the candidate; control has the same share at the other end of the hash range."""
+    salt: str = ""
+    """The rollout's salt of the assignment hash."""
+
+
+class Routes(Record):
+    """All routes. A gateway keeps the table with the highest generation it has seen."""
+
+    generation: int
+    routes: tuple[Route, ...]

@@ -1,0 +1,53 @@
+"""The contract of a registry. Implementations: `mlflow.MlflowRegistry`, and `memory.MemoryRegistry`, the honest fake.
+
+Aliases follow MLflow's custom. The system keeps `champion` (what is served), `challenger` (in canary) and `previous`;
+a person sets `promote` or `rollback` on a version, and the controller takes them away when it has acted.
+`tests/contract/test_registry.py` runs the same tests over both.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Protocol
+
+from pipeline.records import Adapter, Fingerprint, GateDecision, ModelVersion
+
+Alias = Literal["champion", "challenger", "previous", "promote", "rollback"]
+
+
+class ModelRegistry(Protocol):
+    """Where adapters, their lineage and their verdicts are kept.
+
+    Every method raises `RegistryUnavailable` when the server does not answer and `RegistryError` when it refuses.
+    """
+
+    def register(self, adapter: Adapter, folder: Path, params: Mapping[str, str], description: str) -> ModelVersion:
+        """Store the adapter's folder and make a version with `gate=pending`. The same adapter is registered once:
+        registering it again returns the version that exists."""
+
+    def fetch(self, version: ModelVersion, adapters_dir: Path) -> Path:
+        """The version's files in the immutable folder `adapters_dir / sha256`, downloaded if they are not there.
+        Raises `RegistryError` when their digest is not the one that was registered."""
+
+    def versions(self, business: str) -> tuple[ModelVersion, ...]:
+        """All versions, oldest first; empty for a business that has none."""
+
+    def get(self, business: str, version: int) -> ModelVersion:
+        """One version."""
+
+    def record_fingerprint(self, business: str, version: int, fingerprint: Fingerprint) -> None:
+        """Store what a reference engine measured for the version."""
+
+    def record_decision(self, decision: GateDecision, version: int, report: Path) -> None:
+        """Store the verdict (tag `gate`), the decision (JSON) and the report (HTML) with the version."""
+
+    def aliases(self, business: str) -> dict[str, int]:
+        """Alias to version number, read at once."""
+
+    def set_alias(self, business: str, alias: Alias, version: int) -> None:
+        """Move an alias to a version."""
+
+    def drop_alias(self, business: str, alias: Alias) -> None:
+        """Remove an alias; a no-op when it is not set."""
+
+    def set_tags(self, business: str, version: int, tags: Mapping[str, str]) -> None:
+        """Add tags to a version (who, when, why)."""
