@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import AwareDatetime, JsonValue
 
 from pipeline.records.base import BusinessKey, Message, Record, Sha256, Share
 
@@ -125,6 +125,33 @@ class GateDecision(Record):
     """One sentence for a person."""
     checks: tuple[Check, ...]
     seed: int
+
+
+class StepEvidence(Record):
+    """What one step of a canary has shown: candidate and control at the same share and time."""
+
+    share: Share
+    started_at: AwareDatetime
+    ended_at: AwareDatetime | None
+    """None while the step goes on."""
+    candidate_users: int
+    control_users: int
+    checks: tuple[Check, ...]
+    """Candidate minus control, as `evals.online` names the metrics."""
+
+
+class RolloutReport(Record):
+    """How one version was brought to one business: all that its page shows."""
+
+    business: BusinessKey
+    version: int
+    previous_version: int | None
+    """What was in service before, and is what a rollback returns to; None for the base model."""
+    state: Literal["canary", "paused", "done", "rolled_back"]
+    reason: str
+    """One sentence for a person: why the rollout stands where it stands."""
+    started_at: AwareDatetime
+    steps: tuple[StepEvidence, ...]
 
 
 class ModelVersion(Record):
