@@ -5,7 +5,9 @@ one `ConfigError` that names file, key, value and mend. `Settings` is the only r
 nothing but secrets.
 """
 
+import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
@@ -28,8 +30,6 @@ def _known_zone(name: str) -> str:
 
 
 def _valid_cron(expression: str) -> str:
-    from datetime import UTC, datetime
-
     try:
         CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC))
     except CronSimError as error:
@@ -48,7 +48,7 @@ class BaseModelConfig(Record):
     """Its name in requests to the engines and in the registry."""
     revision: str
     path: Path
-    """Folder in Hugging Face layout; relative to the state folder."""
+    """Folder in Hugging Face layout, relative to the working directory."""
 
 
 class GatewayConfig(Record):
@@ -98,6 +98,7 @@ class SystemConfig(Record):
     """`tuneloop.yaml`."""
 
     state_dir: Path = Path("var")
+    """Where everything is kept, relative to the working directory."""
     base_model: BaseModelConfig
     gateway: GatewayConfig = GatewayConfig()
     engines: tuple[EngineConfig, ...]
@@ -223,7 +224,8 @@ class Config(Record):
 
     @property
     def state_dir(self) -> Path:
-        return self.system.state_dir
+        """Absolute: processes started from elsewhere mean the same folder."""
+        return self.system.state_dir.resolve()
 
     def business(self, key: str) -> BusinessConfig:
         """The business's configuration.
@@ -240,7 +242,7 @@ class Config(Record):
 class Settings(BaseSettings):
     """Secrets, from the environment only. They are never written to a log, a config file or the registry."""
 
-    model_config = SettingsConfigDict(env_prefix="TUNELOOP_")
+    model_config = SettingsConfigDict(env_prefix="TUNELOOP_", extra="ignore")
 
     user_salt: SecretStr
     """Salt of user, session and prompt keys; changing it makes every known user a new one."""
@@ -254,14 +256,18 @@ class Settings(BaseSettings):
     """API key of the engines, if they were started with one."""
 
 
-def load_settings() -> Settings:
-    """Read the secrets.
+SECRETS_FILE = "secrets.env"
+"""In the state folder, owner-only: what `tuneloop up` made for one machine. The environment wins over it."""
+
+
+def load_settings(state_dir: Path | None = None) -> Settings:
+    """Read the secrets from the environment, or from the state folder's secrets file.
 
     Raises:
         ConfigError: one is missing; names the variables.
     """
     try:
-        return Settings()
+        return Settings(_env_file=state_dir / SECRETS_FILE if state_dir else None)
     except ValidationError as error:
         missing = ", ".join(f"TUNELOOP_{str(e['loc'][0]).upper()}" for e in error.errors())
         raise ConfigError(
@@ -324,3 +330,32 @@ def _explain(path: Path, error: ErrorDetails) -> str:
     if error["type"] == "missing":
         return f"{path}: {key}: missing; add it"
     return f"{path}: {key}: {error['input']!r} is impossible: {error['msg']}"
+
+
+_QUIET_AND_OFFLINE = {
+    "DO_NOT_TRACK": "1",
+    "GIT_PYTHON_REFRESH": "quiet",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    # Two OpenMP threads on two shared cores are 5 to 15 times slower than one: they spin at every barrier.
+    "OMP_NUM_THREADS": "1",
+}
+
+
+def child_environment(config: Config, settings: Settings) -> dict[str, str]:
+    """The environment of a process that tuneloop starts: the caller's, the secrets, no telemetry, no network."""
+    secrets = {
+        f"TUNELOOP_{name.upper()}": getattr(settings, name).get_secret_value() for name in type(settings).model_fields
+    }
+    return {
+        **os.environ,
+        **_QUIET_AND_OFFLINE,
+        **secrets,
+        "MLFLOW_TRACKING_URI": config.system.mlflow.url,
+        "PREFECT_API_URL": f"{config.system.prefect.url}/api",
+    }

@@ -170,6 +170,30 @@ class ModelVersion(Record):
         return f"{self.business}-v{self.version}-{self.adapter.sha256[:8]}"
 
 
+class NightEnd(StrEnum):
+    """How a nightly run ended."""
+
+    GATED = "gated"
+    TOO_FEW_ROWS = "too_few_rows"
+    """The snapshot is too small to train on; the adapter in service stays."""
+
+
+class Night(Record):
+    """What one nightly run of one business came to."""
+
+    business: BusinessKey
+    night: AwareDatetime
+    """When it was due; a run that is repeated keeps it, and so finds its own snapshot and training again."""
+    end: NightEnd
+    snapshot_id: Sha256
+    train_rows: int
+    version: int | None = None
+    verdict: Verdict | None = None
+    reason: str
+    report: str | None = None
+    """File name of the decision's page under the business's reports folder."""
+
+
 class Target(Record):
     """What one arm is served by."""
 
