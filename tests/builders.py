@@ -1,0 +1,143 @@
+"""Records for tests: sensible defaults, and any field by name."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from pipeline.records import (
+    Choice,
+    CleanRecord,
+    Feedback,
+    Interaction,
+    PreferenceExample,
+    RatedInteraction,
+    SftExample,
+    Signal,
+    Source,
+    UnpairedExample,
+    content_id,
+)
+
+NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
+
+
+def an_interaction(
+    interaction_id: str = "i1", *, prompt: str = "How?", answer: str | None = "So.", **fields: Any
+) -> Interaction:
+    """One question of one user, answered; `answer=None` means that no answer came."""
+    messages = [{"role": "user", "content": prompt}]
+    values: dict[str, Any] = {
+        "interaction_id": interaction_id,
+        "business": "support",
+        "session": "s1",
+        "session_known": True,
+        "user_key": "u1",
+        "user_group": "g00",
+        "arm": "stable",
+        "share": 0.0,
+        "rollout_salt": "",
+        "model_version": "base",
+        "adapter": None,
+        "base_model": "base",
+        "prompt_hash": content_id(messages),
+        "request": {"model": "support", "messages": messages},
+        "choices": ()
+        if answer is None
+        else (Choice(index=0, message={"role": "assistant", "content": answer}, finish_reason="stop"),),
+        "usage": None,
+        "timings": {"queue_ms": 0.0, "total_ms": 5.0},
+        "status": 200,
+        "stream_end": "complete",
+        "client": "tests",
+        "started_at": NOON,
+    }
+    return Interaction.model_validate(values | fields)
+
+
+def a_feedback(
+    event_id: str = "e1", interaction_id: str = "i1", kind: str = "thumb", value: Any = "up", **fields: Any
+) -> Feedback:
+    """A thumb up of the user `u1`."""
+    values: dict[str, Any] = {
+        "event_id": event_id,
+        "interaction_id": interaction_id,
+        "business": "support",
+        "kind": kind,
+        "value": value,
+        "user_key": "u1",
+        "occurred_at": NOON,
+        "received_at": fields.get("occurred_at", NOON),
+    }
+    return Feedback.model_validate(values | fields)
+
+
+def a_signal(kind: str = "thumb", value: Any = "up", **fields: Any) -> Signal:
+    """A thumb up of the user `u1`."""
+    values: dict[str, Any] = {
+        "kind": kind,
+        "value": value,
+        "user_key": "u1",
+        "occurred_at": NOON,
+        "event_ids": (f"e-{kind}",),
+    }
+    return Signal.model_validate(values | fields)
+
+
+def a_rated(interaction: Interaction, *signals: Signal, replaced_by: str | None = None) -> RatedInteraction:
+    """An interaction with what was said about it."""
+    return RatedInteraction(interaction=interaction, signals=signals, replaced_by=replaced_by)
+
+
+def a_clean_record(
+    interaction_id: str = "i1", *signals: Signal, prompt: str = "How?", answer: str = "So.", **fields: Any
+) -> CleanRecord:
+    """A cleaned question of the user `u1`, with what was said about its answer."""
+    values: dict[str, Any] = {
+        "interaction_id": interaction_id,
+        "business": "support",
+        "session": "s1",
+        "user_key": "u1",
+        "model_version": "base",
+        "at": NOON,
+        "messages": ({"role": "user", "content": prompt},),
+        "answer": {"role": "assistant", "content": answer},
+        "signals": signals,
+    }
+    return CleanRecord.model_validate(values | fields)
+
+
+def a_source(interaction_id: str = "i1", user: str | None = "u1", session: str = "s1", **fields: Any) -> Source:
+    """Where an example comes from: one interaction of one user."""
+    values: dict[str, Any] = {
+        "interaction_ids": (interaction_id,),
+        "event_ids": (f"e-{interaction_id}",),
+        "model_versions": ("base",),
+        "user_keys": () if user is None else (user,),
+        "session": session,
+        "at": NOON,
+    }
+    return Source.model_validate(values | fields)
+
+
+def an_sft(source: Source, prompt: str = "How?", answer: str = "So.") -> SftExample:
+    """A target to imitate."""
+    return SftExample(prompt=(_user(prompt),), completion=(_assistant(answer),), source=source)
+
+
+def a_preference(source: Source, prompt: str = "How?", chosen: str = "So.", rejected: str = "No.") -> PreferenceExample:
+    """A pair of answers."""
+    return PreferenceExample(
+        prompt=(_user(prompt),), chosen=(_assistant(chosen),), rejected=(_assistant(rejected),), source=source
+    )
+
+
+def an_unpaired(source: Source, label: bool = True, prompt: str = "How?", answer: str = "So.") -> UnpairedExample:
+    """An answer that was liked or not."""
+    return UnpairedExample(prompt=(_user(prompt),), completion=(_assistant(answer),), label=label, source=source)
+
+
+def _user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def _assistant(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
