@@ -1,7 +1,8 @@
 """The control database: its tables, and the one way to open it.
 
-SQLite on one machine, PostgreSQL when several hosts share it. Each table has one owner: `rollouts` and `audit` are
-written by `pipeline.rollout.store`, `api_keys` by `pipeline.gateway.auth`, `session_arms` by `pipeline.gateway.arms`.
+SQLite on one machine, PostgreSQL when several hosts share it. Each table has one owner: `rollouts`, `published_routes`
+and `audit` are written by `pipeline.rollout.store`, `api_keys` by `pipeline.gateway.auth`, `session_arms` by
+`pipeline.gateway.arms`.
 """
 
 from sqlalchemy import (
@@ -27,6 +28,15 @@ rollouts = Table(
     Column("business", String(40), primary_key=True),
     Column("generation", Integer, nullable=False),  # compare-and-set: a writer names the generation that it read
     Column("state", JSON, nullable=False),
+    Column("updated_at", DateTime(timezone=True), nullable=False),
+)
+
+published_routes = Table(
+    "published_routes",
+    metadata,
+    Column("id", Integer, primary_key=True),  # always 1: there is one table of routes
+    Column("generation", Integer, nullable=False),
+    Column("routes", JSON, nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False),
 )
 

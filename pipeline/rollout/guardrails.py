@@ -1,0 +1,196 @@
+"""Whether a canary's candidate is worse than its control, however often one looks.
+
+The unit of inference is the user: each metric is a share of the user's requests, one value in [0, 1] per user, and
+higher is always worse. Every comparison is an asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy and
+Ramdas, "Time-uniform central limit theory and asymptotic confidence sequences", Annals of Statistics 52, 2024;
+one-sided form of the Gaussian-mixture boundary), so looking every few seconds costs nothing. α is split evenly over all
+checks of all steps.
+"""
+
+import math
+from collections.abc import Sequence
+
+from pydantic import AwareDatetime
+
+from pipeline.config import RolloutConfig, StepConfig
+from pipeline.records import Check, Record
+
+POWER_80 = 0.8416
+"""Normal quantile of 80 % power."""
+
+
+class ArmEvidence(Record):
+    """What one arm has shown since the step began."""
+
+    users: int = 0
+    requests: int = 0
+    new_users: int = 0
+    """Users who were first seen in this rollout since the step began: what the sample-ratio check counts."""
+    values: dict[str, tuple[float, ...]] = {}
+    """Metric to one value per user who has one; higher is worse."""
+
+
+class Evidence(Record):
+    """Candidate and control over the same time. `evals.online.arm_evidence` makes it from the event log."""
+
+    salt: str
+    """Of the rollout; evidence of another rollout counts as none."""
+    since: AwareDatetime
+    """Start of the step; evidence of another step counts as none."""
+    candidate: ArmEvidence = ArmEvidence()
+    control: ArmEvidence = ArmEvidence()
+
+
+GUARDRAILS = (
+    "hard_failure",
+    "ttft_p90",
+    "output_length",
+    "refusal",
+    "regeneration",
+    "thumb_down",
+    "edit",
+    "outcome_failed",
+)
+"""Compared with the control. `ttft_p90` is the share of requests slower than the control's 90th percentile, so that
+the difference of two quantiles is tested as a difference of two means; `output_length` is the share of answers longer
+than `LONG_FACTOR` times the control's 90th percentile."""
+
+LONG_FACTOR = 1.5
+LATENCY = "ttft_p90"
+HARD_FAILURE_LIMIT = "hard_failure_limit"
+TTFT_LIMIT = "ttft_limit"
+SAMPLE_RATIO = "sample_ratio"
+CHECKS_PER_STEP = len(GUARDRAILS) + 3
+
+SLOW_SHARE_AT_P90 = 0.1
+
+
+def check_step(
+    evidence: Evidence, step: StepConfig, config: RolloutConfig, *, control_is_base: bool
+) -> tuple[Check, ...]:
+    """All checks of one step.
+
+    Below share 1 the candidate is compared with the control; the latency only where both are adapters, because the
+    bare base model is faster by itself. Then, and at share 1, absolute limits judge it.
+
+    Args:
+        evidence: of this step.
+        step: gives the number of users that the sequences are tuned for; they are valid at any number.
+        control_is_base: the business had no adapter before this rollout.
+    """
+    alpha = config.alpha / (CHECKS_PER_STEP * len(config.steps))
+    candidate, control = evidence.candidate, evidence.control
+    checks = [
+        _against_limit(
+            HARD_FAILURE_LIMIT, candidate.values.get("hard_failure", ()), config.max_hard_failure_rate, alpha, step
+        )
+    ]
+    compared = step.share < 1.0
+    if control_is_base or not compared:
+        checks.append(_against_limit(TTFT_LIMIT, candidate.values.get(TTFT_LIMIT, ()), SLOW_SHARE_AT_P90, alpha, step))
+    if compared:
+        checks += [
+            _against_control(name, candidate.values.get(name, ()), control.values.get(name, ()), alpha, step)
+            for name in GUARDRAILS
+            if not (name == LATENCY and control_is_base)
+        ]
+        checks.append(_sample_ratio(candidate.new_users, control.new_users, alpha))
+    return tuple(checks)
+
+
+def boundary(users: float, alpha: float, tuned_for: float) -> float:
+    """How many standard errors a mean may lie above the truth, at any number of users, but for probability `alpha`.
+
+    `sqrt(2 (nρ² + 1) / (nρ²) · ln(1 + sqrt(nρ² + 1) / (2α)))`, with ρ chosen so that it is about tightest at
+    `tuned_for` users.
+    """
+    doubled = -2 * math.log(2 * alpha)
+    mixed = users * (doubled + math.log(doubled + 1)) / tuned_for
+    return math.sqrt(2 * (mixed + 1) / mixed * math.log1p(math.sqrt(mixed + 1) / (2 * alpha)))
+
+
+def sample_ratio_evidence(first: int, second: int) -> float:
+    """ln of the e-value against "a new user is as likely in either arm".
+
+    A mixture over all ratios, uniform (Lindon and Malek, "Anytime-Valid Inference for Multinomial Count Data",
+    NeurIPS 2022). Exceeding ln(1/α) at any time happens with probability at most α when the arms are equally likely.
+    """
+    log_beta = math.lgamma(first + 1) + math.lgamma(second + 1) - math.lgamma(first + second + 2)
+    return log_beta + (first + second) * math.log(2)
+
+
+def _against_control(
+    metric: str, candidate: Sequence[float], control: Sequence[float], alpha: float, step: StepConfig
+) -> Check:
+    users = len(candidate) + len(control)
+    if len(candidate) < 2 or len(control) < 2:
+        return _no_evidence(metric, users)
+    estimate = sum(candidate) / len(candidate) - sum(control) / len(control)
+    error = math.sqrt(_mean_variance(candidate) + _mean_variance(control))
+    pairs = 2 / (1 / len(candidate) + 1 / len(control))
+    return _check(metric, estimate, error, 0.0, users, boundary(pairs, alpha, step.min_users))
+
+
+def _against_limit(metric: str, values: Sequence[float], limit: float, alpha: float, step: StepConfig) -> Check:
+    if len(values) < 2:
+        return _no_evidence(metric, len(values))
+    error = math.sqrt(_mean_variance(values))
+    mean = sum(values) / len(values)
+    return _check(metric, mean, error, limit, len(values), boundary(len(values), alpha, step.min_users))
+
+
+def _sample_ratio(candidate: int, control: int, alpha: float) -> Check:
+    users = candidate + control
+    if users == 0:
+        return _no_evidence(SAMPLE_RATIO, 0)
+    return Check(
+        metric=SAMPLE_RATIO,
+        role="guardrail",
+        estimate=candidate / users - 0.5,
+        low=None,
+        high=None,
+        margin=0.0,
+        items=users,
+        users=users,
+        smallest_effect=None,
+        passed=sample_ratio_evidence(candidate, control) < math.log(1 / alpha),
+    )
+
+
+def _check(metric: str, estimate: float, error: float, margin: float, users: int, standard_errors: float) -> Check:
+    low = estimate - standard_errors * error
+    return Check(
+        metric=metric,
+        role="guardrail",
+        estimate=estimate,
+        low=low,
+        high=estimate + standard_errors * error,
+        margin=margin,
+        items=users,
+        users=users,
+        smallest_effect=margin + (standard_errors + POWER_80) * error,
+        passed=low <= margin,
+    )
+
+
+def _no_evidence(metric: str, users: int) -> Check:
+    return Check(
+        metric=metric,
+        role="guardrail",
+        estimate=None,
+        low=None,
+        high=None,
+        margin=0.0,
+        items=users,
+        users=users,
+        smallest_effect=None,
+        passed=None,
+    )
+
+
+def _mean_variance(values: Sequence[float]) -> float:
+    """Estimated variance of the mean. One user at 0 and one at 1 are imagined besides: a handful of equal values has
+    variance 0, and would prove anything."""
+    counted = (*values, 0.0, 1.0)
+    mean = sum(counted) / len(counted)
+    return sum((value - mean) ** 2 for value in counted) / (len(counted) - 1) / len(values)
