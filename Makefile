@@ -1,2 +1,30 @@
-check:
-	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+# make demo | make test: each does its own set-up. `make` alone lists the targets.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo down test check format
+
+PY := .venv/bin/python
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup:  ## make the two environments and the base model; does nothing when they are there
+	@infra/launch/setup.sh
+
+demo: setup  ## run the loop on real parts with simulated users; again: a second night
+	@$(PY) -m examples.demo
+
+down:  ## stop everything that the demo started
+	@$(PY) -m flows.cli down --configs examples/demo/configs
+
+test: setup  ## unit tests first, then contract and integration tests on the real servers
+	@$(PY) -m pytest tests/unit
+	@$(PY) -m pytest tests/contract tests/integration
+
+check: setup  ## lint, format, types
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+format:  ## apply the formatter and the linter's safe fixes
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .

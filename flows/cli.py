@@ -1,0 +1,218 @@
+"""The command line. Modules that cost time to import are imported by the command that needs them: `--help` is quick."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from pipeline.errors import ConfigError, PipelineError
+
+CONFIGS = click.option(
+    "--configs",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("configs"),
+    envvar="TUNELOOP_CONFIGS",
+    show_default=True,
+    help="Configuration folder: tuneloop.yaml, businesses/, suites/.",
+)
+BUSINESS = click.option("--business", required=True, help="The business's key, such as support.")
+REASON = click.option("--reason", required=True, help="Why; goes to the audit trail.")
+
+
+class _Commands(click.Group):
+    """Shows an error raised on purpose as one line, and exits with 2."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except PipelineError as error:
+            click.echo(f"tuneloop: {error}", err=True)
+            sys.exit(2)
+
+
+@click.group(cls=_Commands)
+def main() -> None:
+    """Turn what users do with LLM answers into better LoRA adapters, every night.
+
+    \b
+    One machine:   tuneloop up, then point the OpenAI client at the gateway.
+    Every night:   the schedule of each business runs by itself; `tuneloop nightly` runs one now.
+    Promote:       set alias `promote` on a version in the MLflow page, `rollback` to return to one.
+    Look:          tuneloop status
+    """
+
+
+@main.command()
+@CONFIGS
+def up(configs: Path) -> None:
+    """Start MLflow, Prefect, engines, gateway, controller and schedules on this machine.
+
+    What runs already is left alone; loopback addresses only. Secrets that are not in the environment are made once
+    and kept owner-only in the state folder.
+    """
+    from pipeline.config import load_config, load_settings
+
+    from flows import stack
+
+    config = load_config(configs)
+    stack.make_secrets(config.state_dir)
+    stack.up(config, load_settings(config.state_dir), click.echo)
+    click.echo(f"gateway {config.system.gateway.host}:{config.system.gateway.port}/v1  ·  tuneloop down stops it all")
+
+
+@main.command()
+@CONFIGS
+def down(configs: Path) -> None:
+    """Stop what `up` started, and nothing else."""
+    from pipeline.config import load_config
+
+    from flows import stack
+
+    stack.down(load_config(configs).state_dir, click.echo)
+
+
+@main.command()
+@CONFIGS
+@BUSINESS
+@click.option("--night", help="When the run was due (ISO time with zone); a repeated run names the same. Default: now.")
+def nightly(configs: Path, business: str, night: str | None) -> None:
+    """Run one night of a business now: collect, clean, train, gate, register."""
+    from pipeline.config import child_environment, load_config, load_settings
+
+    config = load_config(configs)
+    config.business(business)
+    due = night or datetime.now(UTC).isoformat()
+    command = [sys.executable, "-m", "flows.nightly", "--business", business, "--configs", str(configs), "--night", due]
+    sys.exit(subprocess.run(command, env=child_environment(config, load_settings(config.state_dir))).returncode)
+
+
+@main.command()
+@CONFIGS
+@click.option("--json", "as_json", is_flag=True, help="Print the controller's answer as JSON.")
+def status(configs: Path, as_json: bool) -> None:
+    """Show businesses, versions, arms and last decisions."""
+    from pipeline.config import load_config, load_settings
+
+    from flows.status import show_status
+
+    config = load_config(configs)
+    show_status(config, load_settings(config.state_dir), as_json)
+
+
+@main.command()
+@CONFIGS
+@BUSINESS
+@REASON
+def rollback(configs: Path, business: str, reason: str) -> None:
+    """Take a canary out of service now; every user gets the stable adapter with the next turn."""
+    _tell_controller(configs, "rollback", business, reason)
+
+
+@main.command()
+@CONFIGS
+@BUSINESS
+@REASON
+def pause(configs: Path, business: str, reason: str) -> None:
+    """Hold a canary where it is: it is neither widened nor judged."""
+    _tell_controller(configs, "pause", business, reason)
+
+
+@main.command()
+@CONFIGS
+@BUSINESS
+@REASON
+def resume(configs: Path, business: str, reason: str) -> None:
+    """Let a paused canary go on."""
+    _tell_controller(configs, "resume", business, reason)
+
+
+@main.command()
+@CONFIGS
+def check(configs: Path) -> None:
+    """Check a configuration folder and say what is wrong."""
+    from pipeline.config import load_config
+    from pipeline.dataset.suite import load_suite
+
+    config = load_config(configs)
+    for business in config.businesses.values():
+        if business.suite:
+            load_suite(config.directory / business.suite)
+    click.echo(f"{configs}: {len(config.businesses)} businesses, all files are right")
+
+
+@main.group()
+def keys() -> None:
+    """Make, list and revoke the API keys of applications."""
+
+
+@keys.command("create")
+@CONFIGS
+@click.option("--name", required=True, help="Who the key is for; unique.")
+@click.option("--business", "businesses", required=True, multiple=True, help="A business it may use; may be repeated.")
+def create_key(configs: Path, name: str, businesses: tuple[str, ...]) -> None:
+    """Make a key and print it. It is kept as a hash only: there is no second look at it."""
+    from pipeline.config import load_config
+    from pipeline.gateway import auth
+
+    config = load_config(configs)
+    for business in businesses:
+        config.business(business)
+    click.echo(auth.create_key(_control(configs), name, businesses, datetime.now(UTC)))
+
+
+@keys.command("list")
+@CONFIGS
+def list_keys(configs: Path) -> None:
+    """Show names and businesses of the keys."""
+    from pipeline.gateway import auth
+
+    for key in auth.list_keys(_control(configs)):
+        click.echo(key)
+
+
+@keys.command("revoke")
+@CONFIGS
+@click.option("--name", required=True)
+def revoke_key(configs: Path, name: str) -> None:
+    """End a key; gateways refuse it within seconds."""
+    from pipeline.gateway import auth
+
+    auth.revoke_key(_control(configs), name, datetime.now(UTC))
+
+
+def _control(configs: Path) -> Any:
+    from pipeline.config import load_config
+    from pipeline.control import open_control
+
+    state_dir = load_config(configs).state_dir
+    state_dir.mkdir(parents=True, exist_ok=True)
+    return open_control(f"sqlite:///{state_dir / 'control.db'}")
+
+
+def _tell_controller(configs: Path, action: str, business: str, reason: str) -> None:
+    import getpass
+
+    import httpx
+    from pipeline.config import load_config, load_settings
+
+    config = load_config(configs)
+    config.business(business)
+    url = f"http://{config.system.controller.host}:{config.system.controller.port}/{action}"
+    try:
+        answer = httpx.post(
+            url,
+            json={"business": business, "actor": getpass.getuser(), "reason": reason},
+            headers={"Authorization": f"Bearer {load_settings(config.state_dir).admin_key.get_secret_value()}"},
+            timeout=30.0,
+        )
+    except httpx.TransportError as error:
+        raise ConfigError(f"the controller does not answer at {url} ({error}); start it with `tuneloop up`") from error
+    if answer.status_code >= 400:
+        raise ConfigError(f"{action} of '{business}' was refused: {answer.text}")
+    click.echo(answer.text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""One night of one business: from the event log to a verdict in the registry.
+
+Read `nightly` top to bottom: it is the list of steps. Killed anywhere and run again for the same night it ends in the
+same state, because every step finds what it made before by a content hash. It never touches what is served: the
+controller does, from the registry.
+"""
+
+import argparse
+import fcntl
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from evals.gate import decide
+from evals.items import make_items
+from evals.report import render_gate_report
+from evals.run import Endpoint, run_eval
+from pipeline.clean.dedup import drop_duplicates
+from pipeline.clean.pii import make_detector
+from pipeline.clean.steps import clean_records
+from pipeline.collect.join import join_feedback
+from pipeline.config import BusinessConfig, Config, Settings, load_config, load_settings
+from pipeline.dataset.build import build_rows
+from pipeline.dataset.snapshot import read_snapshot, write_snapshot
+from pipeline.dataset.suite import golden_prompts, load_suite
+from pipeline.errors import DataError, PipelineError
+from pipeline.events.lake import compact, read_events
+from pipeline.records import (
+    Adapter,
+    GateDecision,
+    ModelVersion,
+    Night,
+    NightEnd,
+    SnapshotManifest,
+    Split,
+    canonical_json,
+)
+from pipeline.registry.base import ModelRegistry
+from pipeline.services import Services, connect
+from pipeline.serving.proof import choose_probe_texts, fingerprint
+from pipeline.train.base_ref import base_model_ref
+from pipeline.train.process import train_adapter
+from prefect import flow
+from prefect.runtime import flow_run
+
+from flows.step import step
+
+logger = logging.getLogger("flows.nightly")
+PROBE_TEXTS = 4
+
+
+@flow(name="nightly", flow_run_name="nightly-{business}")
+def nightly(business: str, configs: str, night: datetime | None = None) -> Night:
+    """Turn the feedback of one business into a gated version.
+
+    Args:
+        business: its key.
+        configs: the configuration folder.
+        night: when the run was due; a repeated run must name the same. Default: the scheduled time of this run.
+
+    Raises:
+        DataError: a run of this business is going on already.
+        PipelineError: whatever a step says; nothing half-done stays.
+    """
+    config = load_config(Path(configs))
+    settings = load_settings(config.state_dir)
+    about = config.business(business)
+    due = (night or flow_run.scheduled_start_time or datetime.now(UTC)).astimezone(UTC)
+    with _alone(config.state_dir, business):
+        services = connect(config, settings)
+        manifest, snapshot_dir = _build(config, about, due)
+        rows = sum(manifest.rows[Split.TRAIN].values())
+        if rows < about.dataset.min_rows:
+            return _finish(config, _too_few(manifest, due, rows, about.dataset.min_rows))
+        adapter = _train(config, about, services.registry, snapshot_dir)
+        version = step(services.registry.register, "register")(
+            adapter,
+            config.state_dir / "adapters" / adapter.sha256,
+            {key: str(value) for key, value in about.training.model_dump(mode="json").items()},
+            f"{adapter.method} on {rows} rows of {manifest.users} users; snapshot {manifest.snapshot_id[:8]}",
+        )
+        decision, report = _gate(config, settings, about, services, version, snapshot_dir, due)
+        outcome = Night(
+            business=business,
+            night=due,
+            end=NightEnd.GATED,
+            snapshot_id=manifest.snapshot_id,
+            train_rows=rows,
+            version=version.version,
+            verdict=decision.verdict,
+            reason=decision.reason,
+            report=report.name,
+        )
+        return _finish(config, outcome)
+
+
+def _build(config: Config, about: BusinessConfig, due: datetime) -> tuple[SnapshotManifest, Path]:
+    """collect -> clean -> near-duplicates -> examples -> snapshot."""
+    events_dir = config.state_dir / "events"
+    start = due - timedelta(days=about.dataset.window_days)
+    suite = load_suite(config.directory / about.suite) if about.suite else None
+    step(compact)(events_dir)
+    events = step(read_events, "collect")(events_dir, about.business, start, due)
+    rated = step(join_feedback, "join")(events.interactions, events.feedback)
+    logger.info("collect: %d interactions, %d feedback", len(events.interactions), len(events.feedback))
+    detector = step(make_detector, "load personal-data recognisers")(about.language)
+    clean, unclean = step(clean_records, "clean")(rated, detector, golden_prompts(suite) if suite else frozenset())
+    unique, duplicates = step(drop_duplicates, "near-duplicates")(clean, about.dataset.near_duplicate_threshold)
+    rows, unused = step(build_rows, "examples")(unique, about.business, about.dataset, due)
+    dropped = [*unclean, *duplicates, *unused]
+    root = config.state_dir / "snapshots"
+    manifest = step(write_snapshot, "snapshot")(
+        root, business=about.business, window=(start, due), rated=rated, clean=clean, dropped=dropped, rows=rows
+    )
+    logger.info("snapshot %s: %s rows to train on", manifest.snapshot_id[:8], manifest.rows[Split.TRAIN])
+    return manifest, root / about.business / manifest.snapshot_id
+
+
+def _train(config: Config, about: BusinessConfig, registry: ModelRegistry, snapshot_dir: Path) -> Adapter:
+    model = config.system.base_model
+    adapters_dir = config.state_dir / "adapters"
+    parent: tuple[Adapter, Path] | None = None
+    champion = registry.aliases(about.business).get("champion")
+    if about.training.start_from == "stable" and champion is not None:
+        version = registry.get(about.business, champion)
+        parent = (version.adapter, registry.fetch(version, adapters_dir))
+
+    def tell(done: int, of: int, loss: float) -> None:
+        if done == of or done % 10 == 0:
+            logger.info("train: step %d of %d, loss %.3f", done, of, loss)
+
+    return step(train_adapter, "train")(
+        snapshot_dir,
+        about.training,
+        base_model_ref(model.path, model.id, model.revision),
+        model.path,
+        parent,
+        adapters_dir,
+        config.state_dir / "work",
+        tell,
+    )
+
+
+def _gate(
+    config: Config,
+    settings: Settings,
+    about: BusinessConfig,
+    services: Services,
+    version: ModelVersion,
+    snapshot_dir: Path,
+    due: datetime,
+) -> tuple[GateDecision, Path]:
+    """Candidate against the adapter in service on the serving engines; the verdict goes to the registry."""
+    report = config.state_dir / "reports" / about.business / f"decision-v{version.version}.html"
+    champion = services.registry.aliases(about.business).get("champion")
+    _load_for_gate(config, services, version, snapshot_dir)
+    baseline_version = services.registry.get(about.business, champion) if champion is not None else None
+    base, adapters = _engine_urls(config)
+    key = settings.engine_key.get_secret_value() or None
+    snapshot = read_snapshot(snapshot_dir)
+    suite = load_suite(config.directory / about.suite) if about.suite else None
+    result = step(run_eval, "gate")(
+        make_items(snapshot, suite, about.gate.max_items, about.gate.seed),
+        Endpoint(adapters, baseline_version.serving_name, key)
+        if baseline_version
+        else Endpoint(base, config.system.base_model.id, key),
+        Endpoint(adapters, version.serving_name, key),
+        business=about.business,
+        max_tokens=about.gate.max_tokens,
+        seed=about.gate.seed,
+        concurrency=4,
+        work_dir=config.state_dir / "work" / "gate",
+        on_progress=lambda done, of: logger.info("gate: %d of %d answers", done, of) if done % 50 == 0 else None,
+    )
+    decision = decide(result, about.gate)
+    page = render_gate_report(
+        decision,
+        result,
+        snapshot.manifest,
+        business=about,
+        version=version.version,
+        baseline_version=champion,
+        generated_at=due,
+    )
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text(page, encoding="utf-8")
+    step(services.registry.record_decision, "record decision")(decision, version.version, report)
+    return decision, report
+
+
+def _load_for_gate(config: Config, services: Services, version: ModelVersion, snapshot_dir: Path) -> None:
+    """Put the candidate on the engine that gates, and measure what it must look like wherever it is served later."""
+    base_engine = next(e for e in config.system.engines if e.serves != "adapters")
+    adapter_engine = next(e for e in config.system.engines if e.serves != "base")
+    base_server, adapter_server = services.servers[base_engine.name], services.servers[adapter_engine.name]
+    base_id = config.system.base_model.id
+    folder = services.registry.fetch(version, config.state_dir / "adapters")
+    step(adapter_server.load, "load candidate")(version.serving_name, folder)
+    if version.fingerprint is None:
+        texts = choose_probe_texts(
+            _train_texts(snapshot_dir), base_server, adapter_server, version.serving_name, base_id, PROBE_TEXTS
+        )
+        measured = step(fingerprint)(base_server, adapter_server, base_id, version.serving_name, texts)
+        services.registry.record_fingerprint(version.business, version.version, measured)
+
+
+def _train_texts(snapshot_dir: Path) -> tuple[str, ...]:
+    """Question and wanted answer of some training rows, as plain text."""
+    rows = read_snapshot(snapshot_dir).rows[Split.TRAIN]
+    pairs = [(row.prompt, row.completion) for row in rows.sft] + [(row.prompt, row.chosen) for row in rows.preference]
+    return tuple(f"{prompt[-1].get('content')}\n{answer[-1].get('content')}" for prompt, answer in pairs[:16])
+
+
+def _engine_urls(config: Config) -> tuple[str, str]:
+    engines = config.system.engines
+    return (
+        next(engine.url for engine in engines if engine.serves != "adapters"),
+        next(engine.url for engine in engines if engine.serves != "base"),
+    )
+
+
+def _too_few(manifest: SnapshotManifest, due: datetime, rows: int, needed: int) -> Night:
+    return Night(
+        business=manifest.business,
+        night=due,
+        end=NightEnd.TOO_FEW_ROWS,
+        snapshot_id=manifest.snapshot_id,
+        train_rows=rows,
+        reason=f"{rows} rows to train on, {needed} are needed (dataset.min_rows); nothing was trained",
+    )
+
+
+def _finish(config: Config, outcome: Night) -> Night:
+    folder = config.state_dir / "nights" / outcome.business
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{outcome.night:%Y%m%dT%H%M%S}.json"
+    path.write_text(canonical_json(outcome.model_dump(mode="json")), encoding="utf-8")
+    return outcome
+
+
+@contextmanager
+def _alone(state_dir: Path, business: str) -> Iterator[None]:
+    """Hold the business's lock. The kernel lets go of it when the process dies, however it dies."""
+    path = state_dir / "run" / f"nightly-{business}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DataError(f"business '{business}': a nightly run is going on; wait for it to end") from error
+        yield
+
+
+def main() -> None:
+    """Run one night now, in this process, and print its outcome."""
+    parser = argparse.ArgumentParser(description="Run the nightly flow of one business now.")
+    parser.add_argument("--business", required=True)
+    parser.add_argument("--configs", required=True)
+    parser.add_argument("--night", type=datetime.fromisoformat)
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s  %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    logger.setLevel(logging.INFO)
+    try:
+        outcome = nightly(arguments.business, arguments.configs, arguments.night)
+    except PipelineError as error:
+        sys.exit(f"tuneloop: {error}")
+    print(canonical_json(outcome.model_dump(mode="json")))
+
+
+if __name__ == "__main__":
+    main()
