@@ -163,6 +163,8 @@ class ModelVersion(Record):
     gate: Verdict | Literal["pending"]
     fingerprint: Fingerprint | None
     aliases: tuple[str, ...]
+    override: str | None = None
+    """Tag `override`: who lets it into service against the gate's verdict, and why."""
 
     @property
     def serving_name(self) -> str:
