@@ -1,0 +1,153 @@
+"""Whether a candidate may replace what is in service: a pure function of its answers' scores.
+
+The primary metric judges answers given, on users who were never trained on and on the golden suite. It must be better
+(or not worse) beyond doubt, and every guardrail must be shown not to be worse by more than its margin. All of them must
+pass, so no correction for many comparisons is due: asking for more only makes a promotion rarer.
+
+What is not shown is not assumed: a missing score or an interval that reaches over its margin gives `inconclusive`.
+One limit is stated rather than solved: where neither side shows a single case (no refusal at all, say), the guardrail
+passes, and `smallest_effect` says how rare a case could still have stayed unseen.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from evals.metrics import METRICS
+from evals.stats import Interval, paired_interval
+from pipeline.config import GateConfig
+from pipeline.records import Check, EvalResult, GateDecision, ScoredItem, Verdict, content_id
+
+_INFORMATION = ("golden", "chrf", "preference_accuracy", "preference_margin")
+RECENT = "recent:"
+"""Prefix of a check on the newest window of the other users, which may have been trained on near it: information."""
+
+
+def decide(result: EvalResult, config: GateConfig) -> GateDecision:
+    """Judge a candidate. The same result and configuration give the same decision, down to its id.
+
+    Every check's estimate and bounds are candidate minus baseline in the metric's own unit; whether more is better
+    stands in `METRICS`.
+    """
+    main = [scored for scored in result.items if scored.item.set_name != "recent"]
+    recent = [scored for scored in result.items if scored.item.set_name == "recent"]
+    checks = [_primary(main, config)]
+    checks += [_guardrail(main, metric, margin, config) for metric, margin in sorted(config.guardrails.items())]
+    checks += [_information(main, metric, metric, config) for metric in _INFORMATION if metric != config.primary]
+    checks += [_information(recent, config.primary, RECENT + config.primary, config)]
+    judged = [check for check in checks if check.role != "information"]
+    if any(check.passed is False for check in judged):
+        verdict = Verdict.REJECT
+    elif all(check.passed for check in judged):
+        verdict = Verdict.PROMOTE
+    else:
+        verdict = Verdict.INCONCLUSIVE
+    body = {
+        "business": result.business,
+        "baseline": result.baseline,
+        "candidate": result.candidate,
+        "verdict": verdict,
+        "reason": _reason(verdict, judged, config),
+        "checks": [check.model_dump(mode="json") for check in checks if check.items or check.role != "information"],
+        "seed": config.seed,
+    }
+    return GateDecision.model_validate({"decision_id": content_id(body), **body})
+
+
+def _primary(items: Sequence[ScoredItem], config: GateConfig) -> Check:
+    found = _compare(items, config.primary, config)
+    passed: bool | None = None
+    if found is not None and found.low is not None and found.high is not None:
+        worst, best = _signed(found, config.primary)
+        if config.goal == "better":
+            # An interval that only touches the margin (all answers scored alike) has shown neither.
+            passed = True if worst > config.margin else False if best < config.margin else None
+        else:
+            passed = True if worst >= -config.margin else False if best < -config.margin else None
+    return _check(found, config.primary, "primary", config.margin, passed)
+
+
+def _guardrail(items: Sequence[ScoredItem], metric: str, margin: float, config: GateConfig) -> Check:
+    found = _compare(items, metric, config)
+    passed: bool | None = None
+    if found is not None and found.low is not None and found.high is not None:
+        worst, best = _signed(found, metric)
+        passed = True if worst >= -margin else False if best < -margin else None
+    return _check(found, metric, "guardrail", margin, passed)
+
+
+def _information(items: Sequence[ScoredItem], metric: str, name: str, config: GateConfig) -> Check:
+    return _check(_compare(items, metric, config), name, "information", 0.0, None)
+
+
+def _signed(found: Interval, metric: str) -> tuple[float, float]:
+    """The bounds as improvement: (the worst, the best) that the data allow; larger is better."""
+    assert found.low is not None
+    assert found.high is not None
+    if METRICS[metric].direction == 1:
+        return found.low, found.high
+    return -found.high, -found.low
+
+
+def _compare(items: Sequence[ScoredItem], metric: str, config: GateConfig) -> Interval | None:
+    """None when no item has this score on both sides."""
+    rows = [scored for scored in items if metric in scored.baseline and metric in scored.candidate]
+    if not rows:
+        return None
+    users = {user: index for index, user in enumerate(sorted({row.item.user_key for row in rows}))}
+    # The order of the items must not move a bound: sums of floats depend on it.
+    rows.sort(key=lambda row: (users[row.item.user_key], row.item.item_id))
+    return paired_interval(
+        np.array([row.candidate[metric] - row.baseline[metric] for row in rows]),
+        np.array([users[row.item.user_key] for row in rows]),
+        confidence=config.confidence,
+        samples=config.bootstrap_samples,
+        seed=config.seed + zlib.crc32(metric.encode()),
+    )
+
+
+def _check(found: Interval | None, metric: str, role: str, margin: float, passed: bool | None) -> Check:
+    return Check.model_validate(
+        {
+            "metric": metric,
+            "role": role,
+            "estimate": found and found.estimate,
+            "low": found and found.low,
+            "high": found and found.high,
+            "margin": margin,
+            "items": found.items if found else 0,
+            "users": found.users if found else 0,
+            "smallest_effect": found and found.smallest_effect,
+            "passed": passed,
+        }
+    )
+
+
+def _reason(verdict: Verdict, judged: Sequence[Check], config: GateConfig) -> str:
+    """One English sentence; a report has its own words for each language."""
+    goal = "better" if config.goal == "better" else "no worse"
+    match verdict:
+        case Verdict.PROMOTE:
+            primary = f"{METRICS[config.primary].en}: {goal} ({_numbers(judged[0])})"
+            return f"{primary}, and no guardrail is worse than allowed."
+        case Verdict.REJECT:
+            failed = [check for check in judged if check.passed is False]
+            told = "; ".join(f"{METRICS[check.metric].en} ({_numbers(check)})" for check in failed)
+            return f"Shown not to be {goal}, or worse than allowed: {told}."
+        case Verdict.INCONCLUSIVE:
+            open_checks = [check for check in judged if check.passed is None]
+            told = "; ".join(f"{METRICS[check.metric].en} ({_numbers(check)})" for check in open_checks)
+            return f"Not enough evidence: {told}."
+
+
+def _numbers(check: Check) -> str:
+    if check.estimate is None:
+        return "no data"
+    if check.low is None or check.high is None:
+        return f"{check.estimate:+.3f} from one user alone"
+    hidden = f", smallest effect that could be found {check.smallest_effect:.3f}" if check.passed is None else ""
+    return (
+        f"{check.estimate:+.3f}, between {check.low:+.3f} and {check.high:+.3f}, "
+        f"{check.items} items of {check.users} users{hidden}"
+    )

@@ -1,0 +1,29 @@
+"""What each metric of the gate means: its unit, which way is better, and what a person calls it."""
+
+from typing import Literal, NamedTuple
+
+Unit = Literal["share", "score", "log_ratio", "nats", "tokens"]
+
+
+class Metric(NamedTuple):
+    """What a number means, and how it is called in a report."""
+
+    unit: Unit
+    """`share` and `score` lie in [0, 1]; `log_ratio` is |ln(length / reference length)|; `nats` are log-likelihoods."""
+    direction: Literal[1, -1]
+    """1: higher is better. -1: lower is better."""
+    en: str
+    zh: str
+
+
+METRICS: dict[str, Metric] = {
+    "golden": Metric("share", 1, "Rules kept", "符合规则"),
+    "chrf": Metric("score", 1, "Closeness to the answers that users accepted", "与用户认可答案的接近程度"),
+    "refusal": Metric("share", -1, "Refusals", "拒绝回答"),
+    "empty": Metric("share", -1, "Empty answers", "空白回答"),
+    "repetition": Metric("share", -1, "Answers stuck in a loop", "重复循环的回答"),
+    "pii_leak": Metric("share", -1, "Answers with personal data", "含个人信息的回答"),
+    "length_ratio": Metric("log_ratio", -1, "Distance from the usual length", "与常见长度的差距"),
+    "preference_accuracy": Metric("share", 1, "Model favours the preferred answer", "模型更认同用户偏好的答案"),
+    "preference_margin": Metric("nats", 1, "How strongly it favours it", "认同的强度"),
+}

@@ -1,0 +1,142 @@
+"""The verdict of a gate in words: what was decided, why, how sure, and what happens now."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evals.report.speaker import Speaker
+from evals.report.texts import METRIC_NAMES
+from pipeline.config import BusinessConfig
+from pipeline.records import Check, GateDecision, ScoredItem, SnapshotManifest, Verdict
+
+
+def headline(decision: GateDecision, business: BusinessConfig, say: Speaker, names: dict[str, str]) -> str:
+    better = business.gate.goal == "better"
+    primary = next(check for check in decision.checks if check.role == "primary")
+    match decision.verdict:
+        case Verdict.PROMOTE:
+            key = "promote_better" if better else "promote_not_worse"
+        case Verdict.REJECT if primary.passed is False:
+            key = "reject_primary" if better else "reject_primary_not_worse"
+        case Verdict.REJECT:
+            key = "reject_guardrail"
+        case Verdict.INCONCLUSIVE:
+            key = "inconclusive"
+    return say(key, **names)
+
+
+def lead(main: Sequence[ScoredItem], manifest: SnapshotManifest, say: Speaker) -> str:
+    golden = [scored for scored in main if scored.item.set_name == "golden"]
+    held_out = [scored for scored in main if scored.item.set_name == "held_out"]
+    sources = []
+    if held_out:
+        key = "lead_held_out" if manifest.split_by == "user" else "lead_held_out_session"
+        users = len({scored.item.user_key for scored in held_out})
+        sources.append(say(key, items=len(held_out), users=users))
+    if golden:
+        sources.append(say("lead_golden", items=len(golden)))
+    return say("lead_asked", items=len(main), sources=say.listed(sources)) if sources else say("nothing_asked")
+
+
+def why(decision: GateDecision, business: BusinessConfig, say: Speaker) -> list[str]:
+    suffix = "" if business.gate.goal == "better" else "_not_worse"
+    if decision.verdict is Verdict.PROMOTE:
+        return [say(f"why_promote_{business.gate.goal}")]
+    wanted = False if decision.verdict is Verdict.REJECT else None
+    told = []
+    for check in decision.checks:
+        if check.role == "information" or check.passed is not wanted:
+            continue
+        metric = say.metric(check.metric)
+        if check.estimate is None:
+            told.append(say("why_no_data", metric=metric))
+        elif check.low is None or check.smallest_effect is None:
+            told.append(say("why_one_user", metric=metric))
+        elif wanted is False:
+            key = f"why_primary_fails{suffix}" if check.role == "primary" else "why_guardrail_fails"
+            told.append(say(key, metric=metric))
+        elif check.role == "primary":
+            effect = say.difference(check.metric, check.margin + check.smallest_effect, signed=False)
+            told.append(say("why_primary_open", metric=metric, effect=effect))
+        else:
+            told.append(say("why_guardrail_open", metric=metric))
+    return told
+
+
+def next_step(decision: GateDecision, business: BusinessConfig, say: Speaker, names: dict[str, str]) -> str:
+    if decision.verdict is not Verdict.PROMOTE:
+        return say("next_stay", **names)
+    share = say.percent(business.rollout.steps[0].share)
+    return say("next_promote_auto" if business.rollout.auto_canary else "next_promote_manual", share=share, **names)
+
+
+class Levels(NamedTuple):
+    """The primary metric of both, as two bars."""
+
+    metric: str
+    baseline: str
+    candidate: str
+    baseline_width: float
+    candidate_width: float
+
+
+def levels(scored: Sequence[ScoredItem], primary: Check, say: Speaker) -> Levels | None:
+    if not scored:
+        return None
+    before = mean([item.baseline[primary.metric] for item in scored])
+    after = mean([item.candidate[primary.metric] for item in scored])
+    return Levels(
+        metric=say.metric(primary.metric),
+        baseline=say.level(primary.metric, before),
+        candidate=say.level(primary.metric, after),
+        baseline_width=round(100 * before, 1),
+        candidate_width=round(100 * after, 1),
+    )
+
+
+def difference(primary: Check, business: BusinessConfig, say: Speaker) -> tuple[str, str] | None:
+    """The measured difference, and its bounds in a sentence."""
+    if primary.estimate is None:
+        return None
+    told = say.difference(primary.metric, primary.estimate)
+    if primary.low is None or primary.high is None:
+        return told, say("no_range")
+    return told, say(
+        "range",
+        confidence=say.percent(business.gate.confidence),
+        low=say.bare(primary.metric, primary.low),
+        high=say.difference(primary.metric, primary.high),
+    )
+
+
+def outcome(scored: Sequence[ScoredItem], primary: Check, say: Speaker) -> list[tuple[str, str, int, float]]:
+    """(class, name, count, percent of the width) of answers that got better, stayed the same, got worse."""
+    gains = [gain(item, primary.metric) for item in scored]
+    counts = {
+        "better": sum(gain > 0 for gain in gains),
+        "same": sum(gain == 0 for gain in gains),
+        "worse": sum(gain < 0 for gain in gains),
+    }
+    return [(name, say(name), count, round(100 * count / len(gains), 2)) for name, count in counts.items() if gains]
+
+
+def sure(primary: Check, business: BusinessConfig, manifest: SnapshotManifest, say: Speaker) -> list[str]:
+    told = []
+    if primary.users:
+        told.append(say("sure_users", users=primary.users))
+    if primary.smallest_effect is not None:
+        effect = say.difference(primary.metric, primary.smallest_effect, signed=False)
+        told.append(say("sure_effect", effect=effect))
+    if business.gate.goal == "better":
+        told.append(say("sure_luck", nights=round(365 * (1 - business.gate.confidence) / 2)))
+    if manifest.split_by == "session":
+        told.append(say("sure_session"))
+    return told
+
+
+def gain(scored: ScoredItem, metric: str) -> float:
+    """How much better the candidate's answer scored."""
+    return METRIC_NAMES[metric].direction * (scored.candidate[metric] - scored.baseline[metric])
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
