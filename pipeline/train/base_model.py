@@ -124,7 +124,7 @@ def _convert(gguf: Path, out: Path) -> None:
         # Without it the weights are dequantised all the same, but the model counts as quantised and cannot be saved.
         quantization_config=GgufConfig(dequantize=True),
     )
-    model.generation_config = GenerationConfig(
+    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )
     tokenizer.model_max_length = model.config.max_position_embeddings

@@ -1,0 +1,92 @@
+"""What must hold before, while and after a model learns, else the training failed. No torch in here."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from pipeline.errors import TrainingError
+from pipeline.records import Method
+
+LN2 = math.log(2)
+_WINDOW = 8
+"""Logged losses that are averaged before they are compared."""
+
+
+def check_bos(prompts: Iterable[Sequence[int]], bos_id: int | None) -> None:
+    """The beginning-of-sequence token is the chat template's business alone; twice in a row means that template and
+    tokenizer both added it.
+
+    Raises:
+        TrainingError: a prompt begins with two of them.
+    """
+    for number, prompt in enumerate(prompts):
+        if bos_id is not None and list(prompt[:2]) == [bos_id, bos_id]:
+            raise TrainingError(
+                f"row {number} begins with two beginning-of-sequence tokens ({bos_id}); the tokenizer adds one to the "
+                "chat template's: set add_bos_token to false in tokenizer_config.json"
+            )
+
+
+class LossWatch:
+    """Reads a trainer's logs, one `see` per optimiser step, and stops a training that goes wrong."""
+
+    def __init__(self, method: Method, tolerance: float) -> None:
+        """`tolerance`: how far the first rewards may be from zero (nats); rounding in bf16 needs more than fp32."""
+        self.method = method
+        self.losses: list[float] = []
+        self._tolerance = tolerance
+
+    def see(self, step: int, logs: Mapping[str, float]) -> None:
+        """Take the logs of one step.
+
+        Raises:
+            TrainingError: a loss or gradient is not finite, the loss diverges, or training did not start at its
+                reference.
+        """
+        for name in ("loss", "grad_norm"):
+            if not math.isfinite(logs.get(name, 0.0)):
+                raise TrainingError(
+                    f"{name} is {logs[name]} at step {step}; lower learning_rate, and look for rows without answers"
+                )
+        if not self.losses and self.method is Method.DPO:
+            self._check_start(logs)
+        self.losses.append(logs["loss"])
+        recent, first = _mean(self.losses[-_WINDOW:]), _mean(self.losses[:_WINDOW])
+        if len(self.losses) >= 2 * _WINDOW and recent > 2 * first + 1:
+            raise TrainingError(
+                f"the loss rose from {first:.3g} to {recent:.3g} by step {step}: training diverges; lower learning_rate"
+            )
+
+    def _check_start(self, logs: Mapping[str, float]) -> None:
+        """Before the first update the policy is the reference, so DPO's loss -log sigmoid(0) is ln 2."""
+        loss = math.log1p(math.exp(-logs["rewards/margins"]))
+        if abs(loss - LN2) > self._tolerance or abs(logs["rewards/chosen"]) > self._tolerance:
+            raise TrainingError(
+                f"DPO starts at loss {loss:.4f} instead of ln 2 = {LN2:.4f}: the reference is not the model that "
+                "training starts from; check the parent adapter and the base model's folder"
+            )
+
+    def summary(self) -> dict[str, float]:
+        """First and last loss, each averaged over a few steps."""
+        return {"loss_first": _mean(self.losses[:_WINDOW]), "loss_last": _mean(self.losses[-_WINDOW:])}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def answer_limit(completions: Iterable[Sequence[int]]) -> int:
+    """Tokens within which a sound model ends its answer: twice the longest it was taught, and some room."""
+    return 2 * max(map(len, completions)) + 16
+
+
+def check_stops(stopped: Sequence[bool], limit: int) -> None:
+    """Most answers to prompts that were trained on must end by themselves.
+
+    Raises:
+        TrainingError: half of them or more ran into the limit.
+    """
+    if sum(stopped) * 2 <= len(stopped):
+        raise TrainingError(
+            f"after training only {sum(stopped)} of {len(stopped)} answers end within {limit} tokens: the model no "
+            "longer stops; lower learning_rate or train fewer steps"
+        )

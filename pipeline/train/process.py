@@ -1,0 +1,255 @@
+"""Train an adapter in a process of its own, once. No torch in here.
+
+The operating system gives all memory back when that process ends, and several GPUs work through `accelerate launch`.
+A training is known by the hash of everything that determines it: a finished one is found again, a killed one leaves
+nothing but scratch files that the next attempt removes.
+"""
+
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from pipeline.errors import TrainingError
+from pipeline.records import Adapter, BaseModelRef, SnapshotManifest, content_id
+from pipeline.train.job import Failure, Job, Outcome, Progress
+from pipeline.train.recipe import Recipe
+
+logger = logging.getLogger(__name__)
+
+ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
+
+OnProgress = Callable[[int, int, float], None]
+"""Takes step, number of steps, and the step's loss."""
+
+
+def train_adapter(
+    snapshot_dir: Path,
+    recipe: Recipe,
+    base: BaseModelRef,
+    base_path: Path,
+    parent: tuple[Adapter, Path] | None,
+    adapters_dir: Path,
+    work_dir: Path,
+    on_progress: OnProgress | None = None,
+) -> Adapter:
+    """The adapter that this snapshot, recipe, base and parent make; trained unless it has been before.
+
+    Args:
+        parent: the adapter now in service and its folder; used only when the recipe starts from `stable`.
+        adapters_dir: gets the immutable folder `<sha256>/`, and `by-training/<training_id>.json` as its last file.
+        work_dir: takes scratch files, and keeps the log of a failed training.
+
+    Raises:
+        TrainingError: training failed or diverged; nothing was added to `adapters_dir`.
+    """
+    manifest = _read_manifest(snapshot_dir)
+    start = parent if recipe.start_from == "stable" else None
+    if start is not None:
+        _check_parent(start[0], base, recipe)
+    training = training_id(manifest.snapshot_id, recipe, base, start[0].sha256 if start else None)
+    work_dir.mkdir(parents=True, exist_ok=True)
+    with _only_one(work_dir / f"{training}.lock"):
+        if (known := find_adapter(adapters_dir, training)) is not None:
+            return known
+        with _scratch(work_dir / training) as work:
+            job = Job(
+                snapshot_dir=snapshot_dir.absolute(),
+                recipe=recipe,
+                base=base,
+                base_path=base_path.absolute(),
+                parent=start[1].absolute() if start else None,
+                output=work.absolute() / "adapter",
+            )
+            outcome = _run(job, work_dir / f"{training}.log", on_progress)
+            adapter = Adapter(
+                sha256=adapter_digest(job.output),
+                business=manifest.business,
+                base=base,
+                rank=outcome.rank,
+                method=outcome.method,
+                snapshot_id=manifest.snapshot_id,
+                training_id=training,
+                parent_sha256=start[0].sha256 if start else None,
+                metrics=outcome.metrics,
+            )
+            _store(adapter, job.output, adapters_dir)
+    return adapter
+
+
+def training_id(snapshot_id: str, recipe: Recipe, base: BaseModelRef, parent_sha256: str | None) -> str:
+    """Hash over everything that determines a training."""
+    return content_id(
+        {
+            "snapshot": snapshot_id,
+            "recipe": recipe.model_dump(mode="json"),
+            "base": base.model_dump(mode="json"),
+            "parent": parent_sha256,
+        }
+    )
+
+
+def find_adapter(adapters_dir: Path, training: str) -> Adapter | None:
+    """The adapter that a training made, if it ended and its folder is whole."""
+    try:
+        adapter = Adapter.model_validate_json((adapters_dir / "by-training" / f"{training}.json").read_bytes())
+        whole = adapter_digest(adapters_dir / adapter.sha256) == adapter.sha256
+    except (OSError, ValidationError):
+        return None
+    return adapter if whole else None
+
+
+def adapter_digest(folder: Path) -> str:
+    """SHA-256 (64 hex digits) over names and bytes of `adapter_config.json` and `adapter_model.safetensors`.
+
+    Raises:
+        OSError: one of the files is missing.
+    """
+    digest = hashlib.sha256()
+    for name in ADAPTER_FILES:
+        path = folder / name
+        digest.update(f"{name}\0{path.stat().st_size}\0".encode())
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _read_manifest(snapshot_dir: Path) -> SnapshotManifest:
+    path = snapshot_dir / "manifest.json"
+    try:
+        return SnapshotManifest.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise TrainingError(
+            f"{path}: no snapshot manifest ({type(error).__name__}); build the snapshot first"
+        ) from error
+
+
+def _check_parent(parent: Adapter, base: BaseModelRef, recipe: Recipe) -> None:
+    if parent.base.digest != base.digest:
+        raise TrainingError(
+            f"parent adapter {parent.sha256[:8]} was trained on base {parent.base.id}@{parent.base.revision}, not on "
+            f"{base.id}@{base.revision}; set training.start_from to base"
+        )
+    if parent.rank != recipe.rank:
+        raise TrainingError(
+            f"parent adapter {parent.sha256[:8]} has rank {parent.rank}, the recipe asks for {recipe.rank}; an adapter "
+            f"keeps its rank: set training.rank to {parent.rank} or training.start_from to base"
+        )
+
+
+@contextmanager
+def _only_one(lock_path: Path) -> Iterator[None]:
+    """A second process with the same training waits, and then finds it done."""
+    with lock_path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """An empty folder, whatever a killed attempt left there, and gone at the end."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(job: Job, log_path: Path, on_progress: OnProgress | None) -> Outcome:
+    """Run the process and hand on its progress. Its log stays only when it failed."""
+    job_path = job.output.parent / "job.json"
+    job_path.write_text(job.model_dump_json(indent=1), encoding="utf-8")
+    failure: str | None = None
+    with (
+        log_path.open("wb") as log,
+        subprocess.Popen(
+            [*_launcher(), "-m", "pipeline.train", str(job_path)],
+            stdin=subprocess.PIPE,  # never written to: the process ends when we do, and this pipe closes
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=Path(__file__).parents[2],
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                failure = _take_line(line, on_progress) or failure
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode == 0:
+        log_path.unlink()
+        return Outcome.model_validate_json((job.output.parent / "outcome.json").read_bytes())
+    raise TrainingError(f"training {log_path.stem[:8]}: {failure or _last_words(log_path, process.returncode)}")
+
+
+def _launcher() -> list[str]:
+    """`env` sets the variables, so that this process's environment stays as it is."""
+    variables = ["HF_HUB_OFFLINE=1", "TOKENIZERS_PARALLELISM=false", "PYTHONUNBUFFERED=1"]
+    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    if gpus == 0:
+        # A second thread beside other load makes every step several times slower: they wait for each other, spinning.
+        variables.append("OMP_NUM_THREADS=1")
+    accelerate = ["-m", "accelerate.commands.launch", "--multi_gpu", f"--num_processes={gpus}"] if gpus > 1 else []
+    return ["env", *variables, sys.executable, *accelerate]
+
+
+def _take_line(line: bytes, on_progress: OnProgress | None) -> str | None:
+    """Hand on a line of progress; return the reason when it is one of failure. Libraries' own lines are skipped."""
+    try:
+        progress = Progress.model_validate_json(line)
+    except ValidationError:
+        try:
+            return Failure.model_validate_json(line).reason
+        except ValidationError:
+            return None
+    if on_progress is not None:
+        on_progress(progress.step, progress.total, progress.loss)
+    return None
+
+
+def _last_words(log_path: Path, returncode: int) -> str:
+    lines = [line.strip() for line in log_path.read_text(encoding="utf-8", errors="replace").splitlines()]
+    last = next((line for line in reversed(lines) if line), "no message")
+    if returncode == -9:
+        last = "killed by the system, most likely for memory; lower batch_size or max_length"
+    return f"the process ended with {returncode}: {last[:300]} (log: {log_path})"
+
+
+def _store(adapter: Adapter, output: Path, adapters_dir: Path) -> None:
+    """Put the files into their immutable folder, then the record that makes the training count as done."""
+    folder = adapters_dir / adapter.sha256
+    records = adapters_dir / "by-training"
+    records.mkdir(parents=True, exist_ok=True)
+    if folder.is_dir():
+        if adapter_digest(folder) != adapter.sha256:
+            raise TrainingError(f"{folder}: its files were changed after training; remove the folder and train again")
+    else:
+        partial = adapters_dir / f".{adapter.training_id}"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        for name in ADAPTER_FILES:
+            shutil.copyfile(output / name, partial / name)
+            _sync(partial / name)
+            (partial / name).chmod(0o444)
+        partial.rename(folder)
+    record = records / f"{adapter.training_id}.json"
+    temporary = record.with_suffix(".partial")
+    temporary.write_text(adapter.model_dump_json(indent=1), encoding="utf-8")
+    _sync(temporary)
+    temporary.replace(record)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
