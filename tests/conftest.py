@@ -1,0 +1,184 @@
+"""Real servers for tests, each started at most once a run, on a free port, and only when a test asks for it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LAUNCH = ROOT / "infra" / "launch"
+BASE_MODEL = ROOT / "var" / "models" / "smollm2-135m-instruct"
+MODEL_ID = "smollm2-135m"
+MAX_RANK = 8
+_START_LIMIT_S = 300.0
+
+
+@dataclass
+class Started:
+    """A server process and where it answers."""
+
+    url: str
+    command: tuple[str, ...]
+    ready: str
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("TUNELOOP_")}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def wait(self) -> None:
+        deadline = time.monotonic() + _START_LIMIT_S
+        while time.monotonic() < deadline:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                pytest.fail(f"{self.command[0]} ended with {self.process.returncode}: {self._last_words()}")
+            try:
+                if httpx.get(self.url + self.ready, timeout=2).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.2)
+        self.stop()
+        pytest.fail(f"{self.command[0]} did not answer within {_START_LIMIT_S:.0f} s: {self._last_words()}")
+
+    def stop(self) -> None:
+        """End the process and its children; they are one process group."""
+        if self.process is None:
+            return
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self.process.pid, how)
+            except ProcessLookupError:
+                break
+            try:
+                self.process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                continue
+        self.process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+        self.wait()
+
+    def _last_words(self) -> str:
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        return f"{lines[-1] if lines else 'it said nothing'} (log: {self.log})"
+
+
+@dataclass
+class Engines:
+    """The real vLLM pair: one serves the base model, one the adapters."""
+
+    base: Started
+    adapters: Started
+    base_path: Path
+    model_id: str = MODEL_ID
+    max_rank: int = MAX_RANK
+
+    @property
+    def base_url(self) -> str:
+        return self.base.url
+
+    @property
+    def adapters_url(self) -> str:
+        return self.adapters.url
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(*servers: Started) -> Iterator[None]:
+    """Start all, wait for all, and end all."""
+    try:
+        for server in servers:
+            server.start()
+        for server in servers:
+            server.wait()
+        yield
+    finally:
+        for server in servers:
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real data beside the checkout; tests that read it are skipped where it is absent."""
+    folder = ROOT.parent / "shared"
+    if not (folder / "data").is_dir():
+        pytest.skip(f"real data is not here: no {folder / 'data'}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def base_model_path() -> Path:
+    """SmolLM2-135M-Instruct in Hugging Face layout, made once for all runs."""
+    if not (BASE_MODEL / "config.json").is_file():
+        command = [sys.executable, "-m", "pipeline.train.base_model", "--out", str(BASE_MODEL)]
+        made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False)
+        if made.returncode:
+            pytest.fail(f"the base model could not be made: {made.stderr.strip()[-500:]}")
+    return BASE_MODEL
+
+
+@pytest.fixture(scope="session")
+def engines(base_model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+    """Two vLLM processes, one for the base model and one for adapters of at most rank 8."""
+    logs = tmp_path_factory.mktemp("engines")
+
+    def engine(serves: str) -> Started:
+        port = free_port()
+        arguments = ("--name", serves, "--port", str(port), "--model", str(base_model_path), "--served-id", MODEL_ID)
+        return Started(
+            url=f"http://127.0.0.1:{port}",
+            command=(str(LAUNCH / "engine.sh"), *arguments, "--serves", serves, "--max-rank", str(MAX_RANK)),
+            ready="/health",
+            log=logs / f"{serves}.log",
+        )
+
+    pair = Engines(engine("base"), engine("adapters"), base_model_path)
+    with running(pair.base, pair.adapters):
+        yield pair
+
+
+@pytest.fixture(scope="session")
+def mlflow_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A stock MLflow server with an empty database."""
+    yield from _stock_server("mlflow.sh", "/health", tmp_path_factory.mktemp("mlflow"))
+
+
+@pytest.fixture(scope="session")
+def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A stock Prefect server with an empty database."""
+    yield from _stock_server("prefect.sh", "/api/health", tmp_path_factory.mktemp("prefect"))
+
+
+def _stock_server(script: str, ready: str, state: Path) -> Iterator[str]:
+    port = free_port()
+    server = Started(
+        url=f"http://127.0.0.1:{port}",
+        command=(str(LAUNCH / script), "127.0.0.1", str(port), str(state)),
+        ready=ready,
+        log=state / "server.log",
+    )
+    with running(server):
+        yield server.url
