@@ -4,10 +4,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pipeline.records import (
+    Adapter,
     Choice,
     CleanRecord,
     Feedback,
     Interaction,
+    ModelVersion,
     PreferenceExample,
     RatedInteraction,
     SftExample,
@@ -133,6 +135,35 @@ def a_preference(source: Source, prompt: str = "How?", chosen: str = "So.", reje
 def an_unpaired(source: Source, label: bool = True, prompt: str = "How?", answer: str = "So.") -> UnpairedExample:
     """An answer that was liked or not."""
     return UnpairedExample(prompt=(_user(prompt),), completion=(_assistant(answer),), label=label, source=source)
+
+
+def an_adapter(business: str = "support", sha256: str | None = None, **fields: Any) -> Adapter:
+    """A small adapter on the base model `base`; its digest is made up unless it is given."""
+    values: dict[str, Any] = {
+        "sha256": sha256 or content_id([business, fields.get("snapshot_id", "")]),
+        "business": business,
+        "base": {"id": "base", "revision": "r1", "digest": "0" * 64},
+        "rank": 8,
+        "method": "dpo",
+        "snapshot_id": "1" * 64,
+        "training_id": "2" * 64,
+        "parent_sha256": None,
+        "metrics": {},
+    }
+    return Adapter.model_validate(values | fields)
+
+
+def a_version(version: int = 1, *, business: str = "support", gate: str = "promote", **fields: Any) -> ModelVersion:
+    """A version of an adapter of its own."""
+    values: dict[str, Any] = {
+        "business": business,
+        "version": version,
+        "adapter": an_adapter(business, content_id([business, version])),
+        "gate": gate,
+        "fingerprint": None,
+        "aliases": (),
+    }
+    return ModelVersion.model_validate(values | fields)
 
 
 def _user(text: str) -> dict[str, Any]:
