@@ -4,47 +4,27 @@ A transition, what it still owes to the outside (tags, reports) and its line in 
 crash can delay what is owed, never lose or repeat the transition.
 """
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from pydantic import AwareDatetime, JsonValue
+from pydantic import JsonValue
 from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.control import audit as audit_table
 from pipeline.control import published_routes, rollouts
 from pipeline.errors import PipelineError, Transient
-from pipeline.records import Record, Route, Routes
-from pipeline.rollout.state import Outcome, RolloutState, Steady
+from pipeline.records import Route, Routes
+from pipeline.rollout.ledger import AuditEntry, Ledger, Request, record_decision
+from pipeline.rollout.state import Canary, Paused, RolloutState, Steady
+
+log = logging.getLogger(__name__)
 
 
 class WriteConflict(PipelineError, Transient):
     """Another writer was quicker: read again and decide anew."""
-
-
-class Owed(Record):
-    """What a transition still owes to the registry and to the readers of reports. Doing it twice does no harm."""
-
-    version: int
-    tags: dict[str, str] = {}
-    drop_alias: Literal["promote", "rollback"] | None = None
-    """The request that was dealt with."""
-    report: Outcome | None = None
-    """The finished rollout to write a report about."""
-    previous_version: int | None = None
-    """For the report: what was in service before."""
-
-
-class Ledger(Record):
-    """All that is kept about a business's rollouts."""
-
-    state: RolloutState
-    champion_seen: int | None = None
-    """The alias `champion` as it was last dealt with. Any other value that is not the stable version is a person's."""
-    newest_tried: int = 0
-    """The newest version that was ever rolled out or refused: `auto_canary` starts only newer ones."""
-    owed: tuple[Owed, ...] = ()
 
 
 class Stored(NamedTuple):
@@ -56,16 +36,6 @@ class Stored(NamedTuple):
     @property
     def state(self) -> RolloutState:
         return self.ledger.state
-
-
-class AuditEntry(Record):
-    """Who did what, when, and why."""
-
-    at: AwareDatetime
-    business: str
-    actor: str
-    action: str
-    detail: dict[str, JsonValue]
 
 
 class RolloutStore:
@@ -106,6 +76,34 @@ class RolloutStore:
             if entry is not None:
                 connection.execute(insert(audit_table).values(**dict(entry)))
         return Stored(expected_generation + 1, ledger)
+
+    def decide(
+        self,
+        stored: Stored,
+        state: Steady | Canary | Paused,
+        now: datetime,
+        *,
+        actor: str,
+        action: str,
+        reason: str,
+        request: Request | None = None,
+    ) -> Stored:
+        """Write a decision, what it owes and its line in the audit trail.
+
+        Args:
+            stored: as it was read.
+            state: the next state; the same as before when a request was refused.
+            request: the wish that the decision deals with.
+
+        Raises:
+            WriteConflict: somebody else decided first.
+        """
+        ledger, entry = record_decision(
+            stored.ledger, state, actor=actor, action=action, reason=reason, now=now, request=request
+        )
+        written = self.write(ledger, stored.generation, now, entry)
+        log.info("%s: v%s: %s by %s: %s", state.business, entry.detail["version"], action, actor, reason)
+        return written
 
     def audit(self, business: str, actor: str, action: str, detail: Mapping[str, JsonValue], now: datetime) -> None:
         """Add a line that belongs to no transition."""

@@ -1,0 +1,120 @@
+"""All that is kept about a business's rollouts, and how one decision changes it. Pure.
+
+A decision that is written owes something to the outside: tags on the version, a request alias to take away, a report.
+What is owed is kept beside the state until it is done, so a crash can delay it and cannot lose it.
+"""
+
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from pydantic import AwareDatetime, JsonValue
+
+from pipeline.records import Record
+from pipeline.rollout.state import Canary, Outcome, Paused, RolloutState, Steady, canary_of
+
+Source = Literal["promote", "rollback", "champion", "auto_canary"]
+
+
+class Request(NamedTuple):
+    """A wish that somebody expressed in the registry."""
+
+    kind: Literal["promote", "return"]
+    version: int
+    source: Source
+    """The alias it was made with, or `auto_canary`."""
+
+    @property
+    def actor(self) -> str:
+        """Who asked. MLflow does not say who clicked; its audit plugin does, in a log of its own."""
+        return "auto_canary" if self.source == "auto_canary" else f"mlflow alias {self.source}"
+
+
+class Owed(Record):
+    """What a decision still owes to the registry and to the readers of reports. Doing it twice does no harm."""
+
+    version: int
+    tags: dict[str, str] = {}
+    drop_alias: Literal["promote", "rollback"] | None = None
+    """The request that was dealt with."""
+    report: Outcome | None = None
+    """The rollout that ended, to write a report about."""
+    previous_version: int | None = None
+    """For the report: what was in service before."""
+
+
+class Ledger(Record):
+    """All that is kept about a business's rollouts."""
+
+    state: RolloutState
+    champion_seen: int | None = None
+    """The alias `champion` as it was last dealt with. Any other value that is not the stable version is a person's."""
+    newest_tried: int = 0
+    """The newest version that was ever rolled out or refused: `auto_canary` starts only newer ones."""
+    owed: tuple[Owed, ...] = ()
+
+
+class AuditEntry(Record):
+    """Who did what, when, and why."""
+
+    at: AwareDatetime
+    business: str
+    actor: str
+    action: str
+    detail: dict[str, JsonValue]
+
+
+def record_decision(
+    ledger: Ledger,
+    state: Steady | Canary | Paused,
+    *,
+    actor: str,
+    action: str,
+    reason: str,
+    now: datetime,
+    request: Request | None = None,
+) -> tuple[Ledger, AuditEntry]:
+    """The ledger after a decision, with all that the decision owes, and its line in the audit trail.
+
+    Args:
+        ledger: as it was read.
+        state: the next state; the same as before when a request was refused.
+        request: the wish that the decision deals with, granted or refused.
+    """
+    candidate = canary_of(state)
+    tried = [ledger.newest_tried]
+    version = candidate.candidate if candidate else None
+    tags = {"rollout_by": actor, "rollout_at": now.isoformat(timespec="seconds"), "rollout_why": reason}
+    owed = list(ledger.owed)
+    if candidate is not None and state != ledger.state:
+        tried.append(candidate.candidate)
+        stage = "paused" if isinstance(state, Paused) else f"canary, step {candidate.step + 1}"
+        owed.append(Owed(version=candidate.candidate, tags={"rollout": stage, **tags}))
+    if isinstance(state, Steady) and state != ledger.state and state.last:
+        version = state.last.version
+        owed.append(_owed_at_the_end(state, state.last, tags))
+    if request is not None:
+        version = request.version
+        if request.kind == "promote":
+            tried.append(request.version)
+        owed += _owed_for(request, {"rollout_refused": reason, **tags} if action == "refuse" else {})
+    seen = request.version if request and request.source == "champion" else ledger.champion_seen
+    after = Ledger(state=state, champion_seen=seen, newest_tried=max(tried), owed=tuple(owed))
+    detail: dict[str, JsonValue] = {"version": version, "reason": reason, "state": state.kind}
+    return after, AuditEntry(at=now, business=state.business, actor=actor, action=action, detail=detail)
+
+
+def _owed_at_the_end(steady: Steady, outcome: Outcome, tags: dict[str, str]) -> Owed:
+    promoted = outcome.result == "promoted"
+    return Owed(
+        version=outcome.version,
+        tags={"rollout": "stable" if promoted else "rolled_back", **tags},
+        report=outcome,
+        previous_version=steady.previous if promoted else steady.stable,
+    )
+
+
+def _owed_for(request: Request, tags: dict[str, str]) -> list[Owed]:
+    alias = request.source
+    if alias == "promote" or alias == "rollback":
+        return [Owed(version=request.version, tags=tags, drop_alias=alias)]
+    return [Owed(version=request.version, tags=tags)] if tags else []
