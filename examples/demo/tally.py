@@ -1,0 +1,93 @@
+"""What really happened in a night's visits, and its sum: the demo holds it against what the pipeline found."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from examples.demo.content import Content, Planted
+from examples.demo.visits import Intent, Quirk, Visit
+from pipeline.records import Record
+
+
+class Reply(Record):
+    """One answer as the user saw it, with what the gateway's headers said about it."""
+
+    interaction_id: str
+    model_version: str
+    arm: str
+    text: str
+    obeyed: bool
+
+
+class VisitResult(Record):
+    """What really happened in a visit."""
+
+    visit_id: str
+    replies: tuple[Reply, ...] = ()
+    feedback: tuple[str, ...] = ()
+    """Kinds of the events posted, repeats included."""
+    error: str | None = None
+
+
+class Tally(Record):
+    """What was planted in one night of one business; the demo holds it against what the pipeline found."""
+
+    business: str
+    visits: int
+    users: int
+    requests: int
+    errors: int
+    obeyed: int
+    """Answers that were as the users want them, of `judged`."""
+    judged: int
+    """Whole answers, that is all but the aborted ones."""
+    streamed: int
+    aborted: int
+    regenerated: int
+    feedback: dict[str, int]
+    """Kind to events posted, repeats included."""
+    resent: int
+    flipped: int
+    withdrawn: int
+    silent: int
+    exact_repeats: int
+    near_repeats: int
+    private_questions: int
+    planted: tuple[Planted, ...]
+    """Personal data in the questions that were really asked."""
+
+    @property
+    def obey_rate(self) -> float:
+        return self.obeyed / self.judged if self.judged else 0.0
+
+
+def count(content: Content, visits: Sequence[Visit], results: Sequence[VisitResult]) -> Tally:
+    """Sum up what was planted; visits without a result, or with an error, count as errors and plant nothing."""
+    done = {result.visit_id: result for result in results if result.error is None}
+    real = [planned for planned in visits if planned.visit_id in done]
+    replies = [
+        reply for planned in real if planned.intent is not Intent.ABORT for reply in done[planned.visit_id].replies
+    ]
+    quirks = Counter(planned.quirk for planned in real)
+    repeats = Counter(planned.repeats for planned in real)
+    intents = Counter(planned.intent for planned in real)
+    return Tally(
+        business=content.business,
+        visits=len(real),
+        users=len({planned.user_id for planned in real}),
+        requests=sum(len(done[planned.visit_id].replies) for planned in real),
+        errors=len(visits) - len(real),
+        obeyed=sum(reply.obeyed for reply in replies),
+        judged=len(replies),
+        streamed=sum(planned.stream for planned in real),
+        aborted=intents[Intent.ABORT],
+        regenerated=sum(len(done[planned.visit_id].replies) - 1 for planned in real),
+        feedback=dict(Counter(kind for planned in real for kind in done[planned.visit_id].feedback)),
+        resent=quirks[Quirk.RESEND],
+        flipped=quirks[Quirk.FLIP],
+        withdrawn=quirks[Quirk.WITHDRAW],
+        silent=intents[Intent.SILENT],
+        exact_repeats=repeats["exact"],
+        near_repeats=repeats["near"],
+        private_questions=sum(bool(planned.question.personal) for planned in real),
+        planted=tuple(value for planned in real for value in planned.question.personal),
+    )
