@@ -1,0 +1,76 @@
+"""`tuneloop status`: what the controller says of every business, as a table."""
+
+import json
+from typing import Any
+
+import httpx
+from pipeline.config import Config, Settings
+from pipeline.errors import ConfigError
+from pipeline.records import Night
+from rich.console import Console
+from rich.table import Table
+
+
+def show_status(config: Config, settings: Settings, as_json: bool) -> None:
+    """Print businesses, versions, arms and last decisions.
+
+    Raises:
+        ConfigError: the controller does not answer.
+    """
+    status = _ask(config, settings)
+    if as_json:
+        print(json.dumps(status, ensure_ascii=False, indent=2))
+        return
+    table = Table(title=f"routes generation {status['generation']}", title_justify="left")
+    for column in ("business", "stable", "previous", "canary", "last night", "last decision"):
+        table.add_column(column, overflow="fold")
+    for key, business in status["businesses"].items():
+        decision = business["last_decision"]
+        table.add_row(
+            f"{key}\n{business['title']}",
+            _version(business["stable"]),
+            _version(business["previous"]) if business["previous"] != business["stable"] else "–",
+            _canary(business["canary"]),
+            _last_night(config, key),
+            f"{decision['action']}: {decision['reason']}" if decision else "–",
+        )
+    console = Console()
+    console.print(table)
+    for what, problem in status["problems"].items():
+        console.print(f"[red]{what}: {problem}[/]")
+
+
+def _ask(config: Config, settings: Settings) -> Any:
+    controller = config.system.controller
+    url = f"http://{controller.host}:{controller.port}/status"
+    try:
+        answer = httpx.get(
+            url, headers={"Authorization": f"Bearer {settings.admin_key.get_secret_value()}"}, timeout=10.0
+        )
+        answer.raise_for_status()
+    except httpx.HTTPError as error:
+        raise ConfigError(f"the controller does not answer at {url} ({error}); start it with `tuneloop up`") from error
+    return answer.json()
+
+
+def _version(version: int | None) -> str:
+    return "base model" if version is None else f"v{version}"
+
+
+def _canary(canary: dict[str, Any] | None) -> str:
+    if canary is None:
+        return "–"
+    users = canary["users"]
+    paused = f", paused by {canary['paused_by']}" if canary["paused_by"] else ""
+    return (
+        f"v{canary['version']} at {canary['share']:.0%}, step {canary['step']} of {canary['steps']}{paused}\n"
+        f"{users['candidate']} + {users['control']} of {users['needed']} + {users['needed']} users"
+    )
+
+
+def _last_night(config: Config, business: str) -> str:
+    files = sorted((config.state_dir / "nights" / business).glob("*.json"))
+    if not files:
+        return "–"
+    night = Night.model_validate_json(files[-1].read_text(encoding="utf-8"))
+    return f"{night.night:%Y-%m-%d %H:%M} UTC {night.verdict or night.end}: {night.reason}"
