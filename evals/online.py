@@ -1,0 +1,151 @@
+"""What the arms of a canary have shown, read off the event log, in the shape that `pipeline.rollout` judges.
+
+A user's value is the mean over that user's requests, so one busy user weighs as much as a quiet one. Requests are the
+candidate's only when the candidate's own adapter was dispatched: what somebody else answered proves nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+import numpy as np
+from pipeline.clean.quality import is_refusal
+
+from pipeline.records import Arm, Feedback, FeedbackKind, Interaction, StreamEnd
+from pipeline.rollout.guardrails import LATENCY, LONG_FACTOR, TTFT_LIMIT, ArmEvidence, Evidence
+
+_HARD = {StreamEnd.UPSTREAM_ERROR, StreamEnd.UPSTREAM_CUT, StreamEnd.ENGINE_ABORT, StreamEnd.TIMEOUT}
+
+_Votes = dict[str, dict[FeedbackKind, list[object]]]
+"""Interaction id to what its users finally said, by kind."""
+
+
+def arm_evidence(
+    interactions: Iterable[Interaction],
+    feedback: Iterable[Feedback],
+    *,
+    salt: str,
+    candidate_model: str,
+    since: datetime,
+    max_ttft_ms: float,
+) -> Evidence:
+    """Candidate and control since the step began.
+
+    Args:
+        interactions: of one business, from the start of the rollout at least.
+        feedback: about them, in any order; the latest of one user and kind counts, and null withdraws.
+        salt: of the rollout; requests of other rollouts are passed over.
+        candidate_model: serving name that the candidate's requests must have been dispatched to.
+        since: start of the step.
+        max_ttft_ms: what `ttft_limit` counts as slow.
+    """
+    rollout = [
+        i
+        for i in interactions
+        if i.rollout_salt == salt
+        and (i.arm is Arm.CONTROL or (i.arm is Arm.CANDIDATE and i.model_version == candidate_model))
+    ]
+    seen_before = {(i.arm, _user(i)) for i in rollout if i.started_at < since}
+    step = [i for i in rollout if i.started_at >= since]
+    control = [i for i in step if i.arm is Arm.CONTROL]
+    metrics = _metrics(rollout, control, _latest_votes(feedback), max_ttft_ms)
+    return Evidence(
+        salt=salt,
+        since=since,
+        candidate=_arm([i for i in step if i.arm is Arm.CANDIDATE], metrics, seen_before),
+        control=_arm(control, metrics, seen_before),
+    )
+
+
+def is_hard_failure(interaction: Interaction) -> bool:
+    """The service failed the user: an error status, a cut, a time-out, or an answer without anything in it."""
+    if interaction.status >= 500 or interaction.stream_end in _HARD:
+        return True
+    return (
+        interaction.stream_end is StreamEnd.COMPLETE and interaction.status < 400 and not _says_something(interaction)
+    )
+
+
+def waited_ms(interaction: Interaction) -> float:
+    """Time to the first token, in milliseconds; for who never got one, the time they waited in vain, because leaving
+    those out would make a hanging engine look fast."""
+    timings = interaction.timings
+    return timings.total_ms if timings.ttft_ms is None else timings.ttft_ms
+
+
+_Metric = Callable[[Interaction], float | None]
+"""The value of one request; None when the metric says nothing about it."""
+
+
+def _metrics(
+    rollout: Sequence[Interaction], control: Sequence[Interaction], votes: _Votes, max_ttft_ms: float
+) -> dict[str, _Metric]:
+    replaced = {i.regenerates for i in rollout if i.regenerates}
+    slow_ms = _p90([waited_ms(i) for i in control])
+    long_tokens = LONG_FACTOR * _p90([i.usage.completion_tokens for i in control if i.usage])
+
+    def said(interaction: Interaction, kind: FeedbackKind) -> list[object]:
+        return votes.get(interaction.interaction_id, {}).get(kind, [])
+
+    def thumb_down(i: Interaction) -> float:
+        low = any(isinstance(r, int | float) and r <= 2 for r in said(i, FeedbackKind.RATING))
+        return float(low or "down" in said(i, FeedbackKind.THUMB))
+
+    def outcome_failed(i: Interaction) -> float | None:
+        outcomes = said(i, FeedbackKind.OUTCOME)
+        return float("failed" in outcomes) if outcomes else None
+
+    return {
+        "hard_failure": lambda i: float(is_hard_failure(i)),
+        LATENCY: lambda i: float(waited_ms(i) > slow_ms),
+        TTFT_LIMIT: lambda i: float(waited_ms(i) > max_ttft_ms),
+        "output_length": lambda i: float(i.usage.completion_tokens > long_tokens) if i.usage else None,
+        "refusal": lambda i: float(any(is_refusal(text) for text in _texts(i))) if _says_something(i) else None,
+        "regeneration": lambda i: float(i.interaction_id in replaced or bool(said(i, FeedbackKind.REGENERATE))),
+        "thumb_down": thumb_down,
+        "edit": lambda i: float(bool(said(i, FeedbackKind.EDIT))),
+        "outcome_failed": outcome_failed,
+    }
+
+
+def _arm(
+    interactions: Sequence[Interaction], metrics: dict[str, _Metric], seen_before: set[tuple[Arm, str]]
+) -> ArmEvidence:
+    by_user: dict[str, list[Interaction]] = defaultdict(list)
+    for interaction in interactions:
+        by_user[_user(interaction)].append(interaction)
+    values: dict[str, tuple[float, ...]] = {}
+    for name, metric in metrics.items():
+        per_user = [[v for v in map(metric, by_user[user]) if v is not None] for user in sorted(by_user)]
+        values[name] = tuple(sum(requests) / len(requests) for requests in per_user if requests)
+    new = [user for user, requests in by_user.items() if (requests[0].arm, user) not in seen_before]
+    return ArmEvidence(users=len(by_user), requests=len(interactions), new_users=len(new), values=values)
+
+
+def _user(interaction: Interaction) -> str:
+    return interaction.user_key or f"session {interaction.session}"
+
+
+def _latest_votes(feedback: Iterable[Feedback]) -> _Votes:
+    latest: dict[tuple[str, str | None, FeedbackKind, int], object] = {}
+    for vote in sorted(feedback, key=lambda f: (f.occurred_at, f.received_at, f.event_id)):
+        latest[vote.interaction_id, vote.user_key, vote.kind, vote.choice_index] = vote.value
+    votes: _Votes = defaultdict(lambda: defaultdict(list))
+    for (interaction_id, _, kind, _), value in latest.items():
+        if value is not None:
+            votes[interaction_id][kind].append(value)
+    return votes
+
+
+def _texts(interaction: Interaction) -> list[str]:
+    contents = (choice.message.get("content") for choice in interaction.choices)
+    return [text for text in contents if isinstance(text, str) and text.strip()]
+
+
+def _says_something(interaction: Interaction) -> bool:
+    return bool(_texts(interaction)) or any(choice.message.get("tool_calls") for choice in interaction.choices)
+
+
+def _p90(values: Sequence[float]) -> float:
+    """The 90th percentile; infinite without values, so that nothing lies above it."""
+    return float(np.quantile(values, 0.9)) if values else float("inf")
