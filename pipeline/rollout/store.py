@@ -134,14 +134,18 @@ class RolloutStore:
             return Routes(generation=0, routes=())
         return Routes(generation=row.generation, routes=tuple(Route.model_validate(r) for r in row.routes))
 
-    def publish(self, routes: tuple[Route, ...], expected_generation: int, now: datetime) -> Routes:
+    def publish(self, routes: tuple[Route, ...], expected_generation: int, now: datetime, *, above: int = 0) -> Routes:
         """Make a new generation of the routes, if nobody else did since they were read.
+
+        Args:
+            above: the new generation is higher than this one too.
 
         Raises:
             WriteConflict: somebody did.
         """
         body = [route.model_dump(mode="json") for route in routes]
-        values = {"generation": expected_generation + 1, "routes": body, "updated_at": now}
+        generation = max(expected_generation, above) + 1
+        values = {"generation": generation, "routes": body, "updated_at": now}
         with self._engine.begin() as connection:
             if expected_generation == 0:
                 try:
@@ -156,7 +160,7 @@ class RolloutStore:
                 )
                 if changed.rowcount != 1:
                     raise _conflict("routes", expected_generation)
-        return Routes(generation=expected_generation + 1, routes=routes)
+        return Routes(generation=generation, routes=routes)
 
     @staticmethod
     def _insert(connection: Connection, business: str, values: Mapping[str, object]) -> None:

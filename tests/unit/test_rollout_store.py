@@ -65,6 +65,8 @@ def test_routes_are_kept_by_compare_and_set_too(store: RolloutStore) -> None:
         with pytest.raises(WriteConflict):
             store.publish((), stale, NOW)
     assert store.publish((), 1, NOW).generation == 2
+    assert store.publish(routes, 2, NOW, above=57) == store.routes()
+    assert store.routes().generation == 58
 
 
 def test_what_a_decision_owes_is_kept_until_it_is_done_and_what_was_owed_before_is_not_lost() -> None:

@@ -1,0 +1,86 @@
+"""What follows from a decision outside of what is served: tags, reports, and aliases that tell the truth."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from evals.report import render_rollout_report
+from pipeline.config import BusinessConfig
+from pipeline.records import RolloutReport
+from pipeline.registry.base import Alias, ModelRegistry
+from pipeline.rollout.ledger import Owed
+from pipeline.rollout.state import canary_of, previous_of, stable_of
+from pipeline.rollout.store import RolloutStore
+
+from flows.versions import VersionBook
+
+
+def settle(
+    store: RolloutStore,
+    registry: ModelRegistry,
+    versions: VersionBook,
+    business: BusinessConfig,
+    reports_dir: Path,
+    now: datetime,
+) -> None:
+    """Do what decisions still owe to the registry and to the readers of reports.
+
+    Raises:
+        RegistryError: some of it could not be done; all of it stays owed.
+    """
+    stored = store.read(business.business)
+    if not stored.ledger.owed:
+        return
+    known = {version.version for version in versions.refresh(business.business)}
+    for owed in stored.ledger.owed:
+        _write_report(owed, business, reports_dir, now)
+        if owed.tags and owed.version in known:
+            registry.set_tags(business.business, owed.version, owed.tags)
+        if owed.drop_alias:
+            registry.drop_alias(business.business, owed.drop_alias)
+    store.write(stored.ledger.model_copy(update={"owed": ()}), stored.generation, now)
+
+
+def align_aliases(store: RolloutStore, registry: ModelRegistry, business: str, now: datetime) -> None:
+    """Make the system's aliases tell the truth, and leave alone what a person moved and nobody looked at yet."""
+    stored = store.read(business)
+    if stored.generation == 0:
+        return
+    ledger, canary = stored.ledger, canary_of(stored.state)
+    stable = stable_of(ledger.state)
+    aliases = registry.aliases(business)
+    if aliases.get("champion") in (stable, ledger.champion_seen, None):
+        _align(registry, business, "champion", stable, aliases)
+        if ledger.champion_seen != stable:
+            store.write(ledger.model_copy(update={"champion_seen": stable}), stored.generation, now)
+    _align(registry, business, "challenger", canary.candidate if canary else None, aliases)
+    _align(registry, business, "previous", previous_of(ledger.state), aliases)
+
+
+def _align(
+    registry: ModelRegistry, business: str, alias: Alias, version: int | None, aliases: Mapping[str, int]
+) -> None:
+    if version is None and alias in aliases:
+        registry.drop_alias(business, alias)
+    elif version is not None and aliases.get(alias) != version:
+        registry.set_alias(business, alias, version)
+
+
+def _write_report(owed: Owed, business: BusinessConfig, reports_dir: Path, now: datetime) -> None:
+    if owed.report is None:
+        return
+    report = RolloutReport(
+        business=business.business,
+        version=owed.version,
+        previous_version=owed.previous_version,
+        state="done" if owed.report.result == "promoted" else "rolled_back",
+        reason=owed.report.reason,
+        started_at=owed.report.started_at,
+        steps=owed.report.steps,
+    )
+    page = render_rollout_report(report, business=business, generated_at=now)
+    folder = reports_dir / business.business
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".rollout-v{owed.version}.html"
+    draft.write_text(page, encoding="utf-8")
+    draft.rename(folder / f"rollout-v{owed.version}.html")

@@ -1,0 +1,256 @@
+"""The one leader: makes engines, aliases and routes agree with what was decided, over and over.
+
+`tick` is level-triggered and idempotent: it may die at any point, and the next one ends in the same state. What is
+served changes in one place only, the business's ledger, by compare-and-set; everything else follows from it. After a
+rollback the routes are pushed before anything else is touched.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from evals.online import arm_evidence
+from pipeline.config import BusinessConfig, Config
+from pipeline.errors import PipelineError
+from pipeline.events.lake import read_events
+from pipeline.gateway.guard import Trip
+from pipeline.records import Routes, StepEvidence
+from pipeline.registry.base import ModelRegistry
+from pipeline.rollout.guardrails import Evidence
+from pipeline.rollout.ledger import Request
+from pipeline.rollout.state import (
+    Action,
+    Canary,
+    Decision,
+    Paused,
+    Steady,
+    advance,
+    canary_of,
+    pause,
+    resume,
+    roll_back,
+    step_evidence,
+)
+from pipeline.rollout.store import RolloutStore, WriteConflict
+from pipeline.serving.base import AdapterServer
+
+from flows.aftermath import align_aliases, settle
+from flows.desk import Desk, needed_versions
+from flows.fleet import Fleet
+from flows.publisher import ATTEMPTS, Publisher
+from flows.versions import VersionBook
+
+log = logging.getLogger(__name__)
+
+
+class Seen(NamedTuple):
+    """What the last look at a business showed; for the status page."""
+
+    at: datetime
+    action: str
+    reason: str
+    step: StepEvidence | None = None
+
+
+class Controller:
+    """Brings what was decided into service.
+
+    `tick` belongs to one thread; the other methods may be called from any.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        registry: ModelRegistry,
+        servers: Mapping[str, AdapterServer],
+        store: RolloutStore,
+        *,
+        events_dir: Path,
+        adapters_dir: Path,
+        push_routes: Callable[[Routes], None],
+        read_trips: Callable[[], Sequence[Trip]],
+        clock: Callable[[], datetime],
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """
+        Args:
+            servers: by the engines' names in the configuration.
+            push_routes: gives a table to all gateways; raises `PipelineError` when one did not take it.
+            read_trips: from all gateways.
+            clock: for calls from people; `tick` is told the time.
+            interrupted: whether something urgent waits; engines are then left for the next tick.
+        """
+        self.config = config
+        self.store = store
+        self._registry = registry
+        self._versions = VersionBook(registry)
+        self.fleet = Fleet(config.system.engines, servers, registry, adapters_dir)
+        self._publisher = Publisher(config, store, self.fleet, self._versions, push_routes)
+        self._desk = Desk(config, registry, self._versions, store, self.fleet, self._publisher)
+        self._events_dir = events_dir
+        self._read_trips = read_trips
+        self._clock = clock
+        self._interrupted = interrupted
+        self.seen: dict[str, Seen] = {}
+        self.problems: dict[str, str] = {}
+
+    # What people call
+
+    def roll_back(self, business: str, actor: str, reason: str) -> Steady:
+        """Undo the canary, or else the last promotion; the gateways have the routes when this returns.
+
+        A second call changes nothing.
+
+        Raises:
+            ConfigError: there is no such business.
+            PipelineError: it is rolled back, yet a gateway did not answer; that one learns it by polling.
+        """
+        state = self._change(business, actor, Action.ROLL_BACK, reason, lambda s, now: roll_back(s, actor, reason, now))
+        assert isinstance(state, Steady)
+        return state
+
+    def pause(self, business: str, actor: str, reason: str) -> Steady | Canary | Paused:
+        """Keep the canary's share until it is resumed; guardrails still roll it back."""
+        return self._change(business, actor, "pause", reason, lambda s, now: pause(s, actor, now))
+
+    def resume(self, business: str, actor: str, reason: str) -> Steady | Canary | Paused:
+        """Let a paused canary go on."""
+        return self._change(business, actor, "resume", reason, lambda s, now: resume(s, now))
+
+    def routes(self) -> Routes:
+        """The table as it was last published, for gateways that poll."""
+        return self.store.routes()
+
+    def _change(
+        self,
+        business: str,
+        actor: str,
+        action: str,
+        reason: str,
+        decide: Callable[[Steady | Canary | Paused, datetime], Steady | Canary | Paused],
+    ) -> Steady | Canary | Paused:
+        self.config.business(business)
+        for attempt in range(ATTEMPTS):
+            now = self._clock()
+            stored = self.store.read(business)
+            state = decide(stored.state, now)
+            if state == stored.state:
+                return state
+            try:
+                self.store.decide(stored, state, now, actor=actor, action=action, reason=reason)
+            except WriteConflict:
+                if attempt + 1 == ATTEMPTS:
+                    raise
+                continue
+            break
+        self.seen[business] = Seen(now, action, reason)
+        self._publisher.publish(now)
+        return state
+
+    # The loop
+
+    def tick(self, now: datetime) -> None:
+        """Look at everything once and bring it a step nearer to what it must be."""
+        self.problems = {}
+        trips: Sequence[Trip] = ()
+        with self._surviving("gateways"):
+            trips = self._read_trips()
+        requests: dict[str, Request] = {}
+        for name, business in self.config.businesses.items():
+            with self._surviving(f"{name}: rollout"):
+                self._advance(business, trips, now)
+            with self._surviving(f"{name}: registry"):
+                self._settle(business, now)
+                if request := self._desk.read(business, now):
+                    requests[name] = request
+                if request and self._desk.grant(business, request, now):
+                    del requests[name]
+                    self._publish(now)
+        with self._surviving("engines"):
+            self._bring_up(requests)
+        for name, request in requests.items():
+            with self._surviving(f"{name}: rollout"):
+                self._desk.grant(self.config.businesses[name], request, now)
+        self._publish(now)
+        for name, business in self.config.businesses.items():
+            with self._surviving(f"{name}: registry"):
+                self._settle(business, now)
+                align_aliases(self.store, self._registry, name, now)
+        with self._surviving("engines: clean-up"):
+            self._tidy(requests, now)
+
+    def _advance(self, business: BusinessConfig, trips: Sequence[Trip], now: datetime) -> None:
+        """Let the evidence, or a gateway's alarm, decide on a canary."""
+        stored = self.store.read(business.business)
+        canary = canary_of(stored.state)
+        if canary is None:
+            return
+        evidence = self._evidence(canary, business, now)
+        shown = step_evidence(canary, evidence, business.rollout)
+        trip = self._trip(canary, trips)
+        if trip:
+            ended = shown.model_copy(update={"ended_at": now})
+            reason = f"a gateway saw {trip.failures} hard failures in a burst"
+            decision = Decision(roll_back(canary, "gateway", reason, now, ended), Action.ROLL_BACK, reason)
+        else:
+            decision = advance(stored.state, evidence, now, business.rollout)
+        self.seen[business.business] = Seen(now, decision.action, decision.reason, shown)
+        if decision.action is not Action.HOLD:
+            actor = "gateway" if trip else "controller"
+            self.store.decide(stored, decision.state, now, actor=actor, action=decision.action, reason=decision.reason)
+            self._publish(now)
+
+    def _trip(self, canary: Canary, trips: Sequence[Trip]) -> Trip | None:
+        model = self._publisher.target(canary.business, canary.candidate).model
+        return next(
+            (t for t in trips if (t.business, t.model) == (canary.business, model) and t.at >= canary.started_at), None
+        )
+
+    def _evidence(self, canary: Canary, business: BusinessConfig, now: datetime) -> Evidence:
+        events = read_events(self._events_dir, canary.business, canary.started_at, now)
+        return arm_evidence(
+            events.interactions,
+            events.feedback,
+            salt=canary.salt,
+            candidate_model=self._publisher.target(canary.business, canary.candidate).model,
+            since=canary.step_started_at,
+            max_ttft_ms=business.rollout.max_ttft_p90_ms,
+        )
+
+    # What follows from the ledgers
+
+    def _bring_up(self, requests: Mapping[str, Request]) -> None:
+        needed = needed_versions(self.config, self.store, self._versions)
+        self.fleet.observe(needed)
+        asked = [self._versions.get(business, request.version) for business, request in requests.items()]
+        self.fleet.make_ready([*needed.values(), *asked], self._interrupted)
+
+    def _tidy(self, requests: Mapping[str, Request], now: datetime) -> None:
+        needed = needed_versions(self.config, self.store, self._versions)
+        asked = {self._versions.get(business, request.version).serving_name for business, request in requests.items()}
+        self.fleet.tidy(frozenset(needed) | asked, self._versions.judged(), now)
+
+    def _settle(self, business: BusinessConfig, now: datetime) -> None:
+        settle(self.store, self._registry, self._versions, business, self.config.state_dir / "reports", now)
+
+    def _publish(self, now: datetime) -> None:
+        with self._surviving("routes"):
+            self._publisher.publish(now)
+
+    @contextmanager
+    def _surviving(self, where: str) -> Iterator[None]:
+        """One thing that fails must not keep the others from being done; the next tick tries again."""
+        try:
+            yield
+        except PipelineError as error:
+            self.problems[where] = str(error)
+            log.warning("%s: %s", where, error)
+
+
+if __name__ == "__main__":
+    from flows.controller_api import main
+
+    main()

@@ -1,0 +1,66 @@
+"""What the controller shows of itself, as JSON."""
+
+from typing import Any
+
+from pipeline.config import BusinessConfig
+from pipeline.rollout.state import Paused, canary_of, current_step, previous_of, stable_of
+
+from flows.controller import Controller
+
+
+def describe(controller: Controller) -> dict[str, Any]:
+    """Businesses with their versions, arms, step, users so far and last decisions; engines; what does not work."""
+    routes = controller.routes()
+    published = {route.business: route.model_dump(mode="json") for route in routes.routes}
+    return {
+        "generation": routes.generation,
+        "businesses": {
+            name: {**_business(controller, business), "route": published.get(name)}
+            for name, business in sorted(controller.config.businesses.items())
+        },
+        "engines": controller.fleet.describe(),
+        "problems": dict(controller.problems),
+    }
+
+
+def _business(controller: Controller, business: BusinessConfig) -> dict[str, Any]:
+    stored = controller.store.read(business.business)
+    state = stored.state
+    seen = controller.seen.get(business.business)
+    last = None if state.kind != "steady" or state.last is None else state.last.model_dump(mode="json")
+    return {
+        "title": business.title,
+        "state": state.kind,
+        "stable": stable_of(state),
+        "previous": previous_of(state),
+        "canary": _canary(controller, business),
+        "last_rollout": last,
+        "last_decision": seen and {"at": seen.at.isoformat(), "action": str(seen.action), "reason": seen.reason},
+        "history": [entry.model_dump(mode="json") for entry in controller.store.history(business.business, 20)],
+    }
+
+
+def _canary(controller: Controller, business: BusinessConfig) -> dict[str, Any] | None:
+    state = controller.store.read(business.business).state
+    canary = canary_of(state)
+    if canary is None:
+        return None
+    step = current_step(canary, business.rollout)
+    seen = controller.seen.get(business.business)
+    shown = seen.step if seen and seen.step and seen.step.started_at == canary.step_started_at else None
+    return {
+        "version": canary.candidate,
+        "share": step.share,
+        "step": canary.step + 1,
+        "steps": len(business.rollout.steps),
+        "started_at": canary.started_at.isoformat(),
+        "step_started_at": canary.step_started_at.isoformat(),
+        "deadline": canary.deadline.isoformat(),
+        "paused_by": state.by if isinstance(state, Paused) else None,
+        "users": {
+            "candidate": shown.candidate_users if shown else 0,
+            "control": shown.control_users if shown else 0,
+            "needed": step.min_users,
+        },
+        "checks": [check.model_dump(mode="json") for check in shown.checks] if shown else [],
+    }

@@ -1,0 +1,166 @@
+"""Deals with what is asked for in the registry: reads it, checks it, grants or refuses it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from pipeline.config import BusinessConfig, Config, SystemConfig
+from pipeline.errors import PipelineError
+from pipeline.records import ModelVersion, Verdict
+from pipeline.registry.base import ModelRegistry
+from pipeline.rollout.ledger import Request, record_decision
+from pipeline.rollout.requests import read_request
+from pipeline.rollout.state import Action, Steady, canary_of, previous_of, return_to, stable_of, start
+from pipeline.rollout.store import RolloutStore, Stored
+from pipeline.serving.validate import validate_adapter
+
+from flows.fleet import Fleet
+from flows.publisher import Publisher
+from flows.versions import VersionBook
+
+
+class Desk:
+    """Between the wishes in the registry and the ledgers."""
+
+    def __init__(
+        self,
+        config: Config,
+        registry: ModelRegistry,
+        versions: VersionBook,
+        store: RolloutStore,
+        fleet: Fleet,
+        publisher: Publisher,
+    ) -> None:
+        self._config = config
+        self._registry = registry
+        self._versions = versions
+        self._store = store
+        self._fleet = fleet
+        self._publisher = publisher
+
+    def read(self, business: BusinessConfig, now: datetime) -> Request | None:
+        """What somebody asked for and may have; what they may not have is refused here.
+
+        Raises:
+            RegistryError: the registry cannot be read.
+        """
+        stored = self._store.read(business.business)
+        if stored.ledger.owed:
+            return None  # Dealt with but still standing in the registry: its aliases are not to be trusted yet.
+        aliases = self._registry.aliases(business.business)
+        versions = self._versions.refresh(business.business)
+        if stored.generation == 0:
+            stored = self._begin(stored, aliases, versions, now)
+        request = read_request(stored.ledger, aliases, versions, business.rollout.auto_canary)
+        if request and (reason := self._refusal(stored, request)):
+            self._refuse(stored, request, reason, now)
+            return None
+        return request
+
+    def grant(self, business: BusinessConfig, request: Request, now: datetime) -> bool:
+        """Do what was asked for, if the engines are ready; tell whether it is dealt with. The caller publishes."""
+        stored = self._store.read(business.business)
+        state = stored.state
+        if request.kind == "return":
+            return self._return(stored, request, now)
+        if not isinstance(state, Steady):  # Only asked for the version that is in its canary: others were refused.
+            reason = "it is in its canary already"
+            self._store.decide(stored, state, now, actor=request.actor, action="none", reason=reason, request=request)
+            return True
+        name = self._versions.get(business.business, request.version).serving_name
+        if refused := self._fleet.refused(name):
+            self._refuse(stored, request, f"engines do not serve it: {refused}", now)
+            return True
+        if not self._fleet.ready(name):
+            return False
+        canary = start(state, request.version, now, business.rollout, request.actor)
+        reason = f"asked for by {request.actor}"
+        self._store.decide(stored, canary, now, actor=request.actor, action="start", reason=reason, request=request)
+        return True
+
+    def _return(self, stored: Stored, request: Request, now: datetime) -> bool:
+        state = stored.state
+        target = self._publisher.target(state.business, request.version)
+        if request.version != stable_of(state) and not target.replicas:
+            return False
+        why = f"return to version {request.version}"
+        steady = return_to(state, request.version, request.actor, why, now)
+        self._store.decide(
+            stored, steady, now, actor=request.actor, action=Action.ROLL_BACK, reason=why, request=request
+        )
+        return True
+
+    def _begin(
+        self, stored: Stored, aliases: Mapping[str, int], versions: Sequence[ModelVersion], now: datetime
+    ) -> Stored:
+        """Write a business's first ledger. The registry has a champion already when the control database was lost."""
+        champion = next((v for v in versions if v.version == aliases.get("champion") and _approved(v)), None)
+        if champion is None:
+            return self._store.write(stored.ledger, 0, now)
+        state = Steady(business=champion.business, stable=champion.version, previous=aliases.get("previous"))
+        ledger, entry = record_decision(
+            stored.ledger, state, actor="controller", action="adopt", reason="champion of the registry", now=now
+        )
+        newest = max(version.version for version in versions)
+        return self._store.write(ledger.model_copy(update={"newest_tried": newest}), 0, now, entry)
+
+    def _refuse(self, stored: Stored, request: Request, reason: str, now: datetime) -> None:
+        self._store.decide(
+            stored, stored.state, now, actor=request.actor, action="refuse", reason=reason, request=request
+        )
+
+    def _refusal(self, stored: Stored, request: Request) -> str | None:
+        """Why a request cannot be granted; None when it can."""
+        state, canary = stored.state, canary_of(stored.state)
+        version = self._versions.find(state.business, request.version)
+        if version is None:
+            return f"there is no version {request.version}"
+        if request.kind == "return" and request.version in (stable_of(state), previous_of(state)):
+            return None
+        if request.kind == "promote" and request.version == stable_of(state):
+            return f"version {request.version} is in service already"
+        if request.kind == "promote" and canary is not None:
+            same = request.version == canary.candidate
+            return None if same else f"version {canary.candidate} is in its canary; wait for its end or roll it back"
+        if not _approved(version):
+            return f"its gate says {version.gate}; a tag `override` with a name and a reason lets it pass"
+        return self._unfit(version)
+
+    def _unfit(self, version: ModelVersion) -> str | None:
+        """Why engines must not be given the adapter, from its lineage and its files alone."""
+        served, adapter = self._config.system.base_model, version.adapter
+        if adapter.business != version.business:
+            return f"its adapter was trained for '{adapter.business}'"
+        if (adapter.base.id, adapter.base.revision) != (served.id, served.revision):
+            return (
+                f"it was trained on {adapter.base.id} revision {adapter.base.revision}, and engines serve "
+                f"{served.id} revision {served.revision}; train it anew"
+            )
+        room, max_rank = _limits(self._config.system)
+        try:
+            if len({*needed_versions(self._config, self._store, self._versions), version.serving_name}) > room:
+                return f"engines have room for {room} adapters and all of it is in use; raise `max_adapters`"
+            folder = self._registry.fetch(version, self._fleet.adapters_dir)
+            validate_adapter(folder, adapter.base, max_rank=max_rank)
+        except PipelineError as error:
+            return str(error)
+        return None
+
+
+def needed_versions(config: Config, store: RolloutStore, versions: VersionBook) -> dict[str, ModelVersion]:
+    """Serving name to version of all that engines must hold, the most needed first."""
+    states = [store.read(name).state for name in config.businesses]
+    wanted = [(state.business, stable_of(state)) for state in states]
+    wanted += [(canary.business, canary.candidate) for canary in map(canary_of, states) if canary]
+    wanted += [(state.business, previous_of(state)) for state in states]
+    found = [versions.get(business, number) for business, number in wanted if number is not None]
+    return {version.serving_name: version for version in found}
+
+
+def _approved(version: ModelVersion) -> bool:
+    return version.gate == Verdict.PROMOTE or bool(version.override)
+
+
+def _limits(system: SystemConfig) -> tuple[int, int]:
+    """Adapters and rank that every engine can take."""
+    engines = [engine for engine in system.engines if engine.serves != "base"]
+    return min(engine.max_adapters for engine in engines), min(engine.max_rank for engine in engines)

@@ -1,0 +1,188 @@
+"""The engines that serve adapters: what each holds, what it is proven to serve, and how it gets what it lacks.
+
+An engine answers `200` to a load and may serve the base model all the same, so only what was proven here counts. Proofs
+live in memory: a controller that starts anew proves anew, while gateways go on with the routes they have.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pipeline.config import EngineConfig
+from pipeline.errors import PipelineError, ServingError, Transient
+from pipeline.records import ModelVersion
+from pipeline.registry.base import ModelRegistry
+from pipeline.serving.base import AdapterServer
+from pipeline.serving.proof import prove
+
+log = logging.getLogger(__name__)
+
+UNLOAD_AFTER = timedelta(seconds=60)
+"""How long an adapter must have been unneeded: gateways with an older table may still send requests to it."""
+
+
+@dataclass
+class _Replica:
+    server: AdapterServer
+    serves: str
+    answers: bool = True
+    observed: bool = False
+    listed: frozenset[str] = frozenset()
+    proven: set[str] = field(default_factory=set)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Name to why this engine would not take it or did not prove it."""
+
+
+class Fleet:
+    """All engines of the configuration."""
+
+    def __init__(
+        self,
+        engines: Sequence[EngineConfig],
+        servers: Mapping[str, AdapterServer],
+        registry: ModelRegistry,
+        adapters_dir: Path,
+    ) -> None:
+        self._replicas = [_Replica(servers[engine.name], engine.serves) for engine in engines]
+        self._registry = registry
+        self.adapters_dir = adapters_dir
+        self._needed: frozenset[str] = frozenset()
+        self._unneeded_since: dict[tuple[str, str], datetime] = {}
+
+    @property
+    def _for_adapters(self) -> list[_Replica]:
+        return [replica for replica in self._replicas if replica.serves != "base"]
+
+    def observe(self, needed: Iterable[str]) -> None:
+        """See which engines answer and what they hold; a name that an engine lost is no longer proven there.
+
+        Args:
+            needed: serving names that an engine must hold before it counts as whole.
+        """
+        self._needed = frozenset(needed)
+        for replica in self._replicas:
+            try:
+                if replica.serves == "base":
+                    replica.answers = replica.server.health()
+                    continue
+                replica.listed = frozenset(replica.server.list())
+                replica.proven &= replica.listed
+                replica.answers = replica.observed = True
+            except ServingError as error:
+                if replica.answers:
+                    log.warning("engine %s: out of service: %s", replica.server.url, error)
+                replica.answers = False
+
+    def make_ready(self, versions: Iterable[ModelVersion], interrupted: Callable[[], bool]) -> None:
+        """Load and prove what engines lack, one engine and one adapter at a time.
+
+        Args:
+            versions: in order of urgency.
+            interrupted: asked between two loads; when true the rest waits for the next call.
+        """
+        begun = False  # At least one is done: what interrupts all the time must not keep engines from ever being ready.
+        for version in versions:
+            for replica in self._for_adapters:
+                if not replica.answers or version.serving_name in replica.proven:
+                    continue
+                if begun and interrupted():
+                    return
+                begun = True
+                self._load(replica, version)
+
+    def _load(self, replica: _Replica, version: ModelVersion) -> None:
+        name = version.serving_name
+        try:
+            if version.fingerprint is None:
+                raise ServingError(f"{name} has no fingerprint; without one no engine can be proven to serve it")
+            folder = self._registry.fetch(version, self.adapters_dir)
+            if name not in replica.listed:
+                replica.server.load(name, folder)
+                replica.listed |= {name}
+                log.info("engine %s: loaded %s", replica.server.url, name)
+            prove(replica.server, name, version.fingerprint)
+        except Transient as error:
+            log.warning("engine %s: %s is not ready yet: %s", replica.server.url, name, error)
+        except PipelineError as error:
+            if replica.refused.get(name) != str(error):
+                log.error("engine %s: %s gets no traffic: %s", replica.server.url, name, error)
+            replica.refused[name] = str(error)
+            self._forget(replica, name)
+        else:
+            replica.proven.add(name)
+            replica.refused.pop(name, None)
+            log.info("engine %s: proven to serve %s", replica.server.url, name)
+
+    def _forget(self, replica: _Replica, name: str) -> None:
+        """Take a name off an engine that did not prove it, so that the next try starts clean."""
+        try:
+            replica.server.unload(name)
+            replica.listed -= {name}
+        except ServingError as error:
+            log.warning("engine %s: cannot unload %s: %s", replica.server.url, name, error)
+
+    def ready(self, name: str) -> bool:
+        """Whether every engine that answers, and at least one, is proven to serve it."""
+        answering = [replica for replica in self._for_adapters if replica.answers]
+        return bool(answering) and all(name in replica.proven for replica in answering)
+
+    def refused(self, name: str) -> str | None:
+        """Why an engine would not take it; None when none refused."""
+        return next((replica.refused[name] for replica in self._for_adapters if name in replica.refused), None)
+
+    def replicas(self, name: str) -> tuple[str, ...]:
+        """Engines to send an adapter's requests to.
+
+        Those that are proven and whole; if no engine is whole, those that are proven and answer; if none answers, those
+        that were proven when they last did. Empty when nobody ever was.
+        """
+        proven = [replica for replica in self._for_adapters if name in replica.proven]
+        answering = [replica for replica in proven if replica.answers]
+        whole = [replica for replica in answering if replica.proven >= self._needed]
+        return tuple(replica.server.url for replica in whole or answering or proven)
+
+    def may_still_serve(self, name: str, urls: Iterable[str]) -> tuple[str, ...]:
+        """Those of the engines that were proven by an earlier controller and of which nothing contrary is known: not
+        looked at yet, silent at the moment, or still holding the adapter."""
+        fallen = {
+            replica.server.url
+            for replica in self._for_adapters
+            if name in replica.refused or (replica.observed and replica.answers and name not in replica.listed)
+        }
+        return tuple(url for url in urls if url not in fallen)
+
+    def base_replicas(self) -> tuple[str, ...]:
+        """Engines to send requests for the base model to: those that answer, else all."""
+        serving = [replica for replica in self._replicas if replica.serves != "adapters"]
+        return tuple(r.server.url for r in [r for r in serving if r.answers] or serving)
+
+    def tidy(self, wanted: frozenset[str], ours: frozenset[str], now: datetime) -> None:
+        """Unload what nobody has needed for a while. Folders stay: engines die when an adapter's folder is gone.
+
+        Args:
+            wanted: names to keep.
+            ours: names that may be unloaded; others (a version still at the gate) belong to somebody else.
+        """
+        unneeded = {(r.server.url, name): r for r in self._for_adapters for name in r.listed & ours - wanted}
+        self._unneeded_since = {key: self._unneeded_since.get(key, now) for key in unneeded}
+        for (url, name), replica in unneeded.items():
+            if replica.answers and now - self._unneeded_since[url, name] >= UNLOAD_AFTER:
+                self._forget(replica, name)
+                replica.proven.discard(name)
+                replica.refused.pop(name, None)
+                log.info("engine %s: unloaded %s", url, name)
+
+    def describe(self) -> list[dict[str, object]]:
+        """For the status page."""
+        return [
+            {
+                "url": replica.server.url,
+                "serves": replica.serves,
+                "answers": replica.answers,
+                "proven": sorted(replica.proven),
+                "refused": dict(replica.refused),
+            }
+            for replica in self._replicas
+        ]

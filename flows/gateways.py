@@ -1,0 +1,69 @@
+"""The controller's client of the gateways' admin API."""
+
+from collections.abc import Sequence
+
+import httpx
+from pipeline.errors import ServingError, Transient
+from pipeline.gateway.guard import Trip
+from pipeline.records import Routes
+from pydantic import TypeAdapter, ValidationError
+
+_TRIPS = TypeAdapter(tuple[Trip, ...])
+
+
+class GatewayUnavailable(ServingError, Transient):
+    """A gateway did not answer, or not as a gateway does."""
+
+
+class GatewayAhead(ServingError):
+    """A gateway holds a newer table than the control database: the database was lost or replaced."""
+
+    def __init__(self, url: str, generation: int) -> None:
+        super().__init__(f"{url} holds routes of generation {generation}, newer than ours; numbering on from there")
+        self.generation = generation
+
+
+class Gateways:
+    """All gateways, by the base URLs of their admin APIs."""
+
+    def __init__(self, urls: Sequence[str], admin_key: str) -> None:
+        self._urls = tuple(urls)
+        self._client = httpx.Client(headers={"Authorization": f"Bearer {admin_key}"}, timeout=2.0)
+
+    def push(self, routes: Routes) -> None:
+        """Give every gateway the table.
+
+        Raises:
+            GatewayAhead: one holds a newer table.
+            GatewayUnavailable: names the gateways that did not take it; the others did.
+        """
+        failed = []
+        for url in self._urls:
+            try:
+                answer = self._client.put(f"{url}/admin/routes", json=routes.model_dump(mode="json"))
+                if answer.status_code == httpx.codes.CONFLICT:
+                    raise GatewayAhead(url, int(answer.json()["generation"]))
+                answer.raise_for_status()
+            except httpx.HTTPError as error:
+                failed.append(f"{url} ({error})")
+        if failed:
+            raise GatewayUnavailable(
+                f"routes of generation {routes.generation} did not reach {', '.join(failed)}; they poll, and the "
+                "next tick pushes again"
+            )
+
+    def trips(self) -> tuple[Trip, ...]:
+        """Candidates that gateways stopped by themselves.
+
+        Raises:
+            GatewayUnavailable: one did not answer.
+        """
+        trips: list[Trip] = []
+        for url in self._urls:
+            try:
+                answer = self._client.get(f"{url}/admin/trips").raise_for_status()
+                trips += _TRIPS.validate_python(answer.json()["trips"])
+            except (httpx.HTTPError, ValidationError, ValueError, KeyError, TypeError) as error:
+                problem = " ".join(str(error).split())[:200]
+                raise GatewayUnavailable(f"{url}/admin/trips: {problem}; is the gateway up?") from error
+        return tuple(trips)

@@ -1,0 +1,370 @@
+"""What the controller does with wishes, engines, evidence and accidents."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pipeline.errors import EngineUnavailable
+from pipeline.gateway.guard import Trip
+from pipeline.records import Route
+from pipeline.rollout.state import Canary, Paused, Steady
+from tests.controller_world import World
+
+ONE, TWO = "http://127.0.0.1:2", "http://127.0.0.1:3"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def route(world: World) -> Route:
+    return world.gateway.route("support")
+
+
+def state(world: World) -> Steady | Canary | Paused:
+    return world.store.read("support").state
+
+
+def promoted(world: World, **version: Any) -> int:
+    """A version that was promoted in the registry and went through its whole canary."""
+    number = world.publish_version(**version).version
+    world.registry.alias["promote"] = number
+    world.tick()
+    world.talk()
+    world.tick(minutes=6)
+    world.talk()
+    world.tick(minutes=6)
+    assert state(world).stable == number  # type: ignore[union-attr]
+    return number
+
+
+def in_canary(world: World) -> tuple[int, int]:
+    """Stable version and candidate of a canary under way."""
+    stable = promoted(world)
+    candidate = world.publish_version().version
+    world.registry.alias["promote"] = candidate
+    world.tick(minutes=1)
+    assert isinstance(state(world), Canary)
+    return stable, candidate
+
+
+def test_a_business_without_any_adapter_is_served_by_the_base_model(world: World) -> None:
+    world.tick()
+    assert route(world).stable.model == "base"
+    assert route(world).stable.replicas == ("http://127.0.0.1:1",)
+    assert route(world).candidate is None
+
+
+def test_a_promoted_version_goes_through_its_canary_and_ends_as_champion(world: World) -> None:
+    version = world.publish_version()
+    world.registry.alias["promote"] = version.version
+    world.tick()
+    assert route(world).candidate is not None
+    assert route(world).candidate.model == version.serving_name  # type: ignore[union-attr]
+    assert route(world).candidate.replicas == (ONE, TWO)  # type: ignore[union-attr]
+    assert (route(world).share, route(world).stable.model) == (0.5, "base")
+    assert world.registry.alias == {"challenger": 1}
+    world.talk()
+    world.tick(minutes=6)
+    assert route(world).share == 1.0
+    world.talk()
+    world.tick(minutes=6)
+    assert world.registry.alias == {"champion": 1}
+    assert (route(world).stable.model, route(world).candidate) == (version.serving_name, None)
+    assert world.registry.tags[1]["rollout"] == "stable"
+    assert world.registry.tags[1]["rollout_by"] == "controller"
+    second = promoted(world)
+    assert world.registry.alias == {"champion": second, "previous": 1}
+    reports = world.config.state_dir / "reports" / "support"
+    assert sorted(path.name for path in reports.iterdir()) == ["rollout-v1.html", "rollout-v2.html"]
+    assert [entry.action for entry in world.store.history("support")] == ["start", "advance", "promote"] * 2
+
+
+def test_doing_nothing_changes_nothing(world: World) -> None:
+    in_canary(world)
+    before, pushes = world.outcome(), len(world.gateway.pushes)
+    for _ in range(3):
+        world.tick()
+    assert world.outcome() == before
+    assert len(world.gateway.pushes) == pushes
+
+
+@pytest.mark.parametrize("gate", ["pending", "reject", "inconclusive"])
+def test_what_did_not_pass_the_gate_is_refused_and_told_why(world: World, gate: str) -> None:
+    world.publish_version(gate)
+    world.registry.alias["promote"] = 1
+    world.tick()
+    world.tick()
+    assert isinstance(state(world), Steady)
+    assert world.registry.alias == {}
+    assert gate in world.registry.tags[1]["rollout_refused"]
+    (entry,) = world.store.history("support")
+    assert (entry.action, entry.actor) == ("refuse", "mlflow alias promote")
+    assert all(not server.loaded for server in world.servers.values())
+
+
+def test_an_override_lets_it_pass(world: World) -> None:
+    version = world.publish_version("reject")
+    world.registry.all[1] = version.model_copy(update={"override": "anna: the gate's items are out of date"})
+    world.registry.alias["promote"] = 1
+    world.tick()
+    assert isinstance(state(world), Canary)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "said"),
+    [
+        ({"base": {"id": "other", "revision": "r1", "digest": "0" * 64}}, "other"),
+        ({"base": {"id": "base", "revision": "r0", "digest": "0" * 64}}, "revision r0"),
+        ({"business": "kefu"}, "kefu"),
+    ],
+)
+def test_an_adapter_of_another_lineage_never_reaches_an_engine(
+    world: World, adapter: dict[str, Any], said: str
+) -> None:
+    version = world.publish_version()
+    wrong = version.adapter.model_validate(version.adapter.model_dump() | adapter)
+    world.registry.all[1] = version.model_copy(update={"adapter": wrong})
+    world.registry.alias["promote"] = 1
+    world.tick()
+    world.tick()
+    assert said in world.registry.tags[1]["rollout_refused"]
+    assert all(not server.loaded for server in world.servers.values())
+
+
+def test_an_engine_that_says_yes_and_serves_the_base_gets_no_traffic(world: World) -> None:
+    world.publish_version()
+    for server in world.servers.values():
+        server.serves_base_anyway = True
+    world.registry.alias["promote"] = 1
+    world.tick()
+    world.tick()
+    assert isinstance(state(world), Steady)
+    assert "engines do not serve it" in world.registry.tags[1]["rollout_refused"]
+    assert route(world).candidate is None
+    assert all(not server.loaded for server in world.servers.values())
+
+
+def test_a_canary_waits_for_a_silent_engine_to_be_out_of_the_way_or_ready(world: World) -> None:
+    world.publish_version()
+    world.servers["one"].down = world.servers["two"].down = True
+    world.registry.alias["promote"] = 1
+    world.tick()
+    assert isinstance(state(world), Steady)
+    assert world.registry.alias == {"promote": 1}
+    world.servers["two"].down = False
+    world.tick()
+    assert route(world).candidate.replicas == (TWO,)  # type: ignore[union-attr]
+    world.servers["one"].down = False
+    world.tick()
+    assert route(world).candidate.replicas == (ONE, TWO)  # type: ignore[union-attr]
+
+
+def test_a_restarted_engine_is_out_of_the_routes_until_it_is_whole_again(world: World) -> None:
+    in_canary(world)
+    one = world.servers["one"]
+    one.restart()
+    one.refuses = {route(world).stable.model}
+    world.tick()
+    assert len(one.list()) == 1  # the candidate came back, the stable adapter did not
+    assert route(world).stable.replicas == (TWO,)
+    assert route(world).candidate.replicas == (TWO,)  # type: ignore[union-attr]
+    one.refuses = set()
+    world.tick()
+    assert route(world).stable.replicas == route(world).candidate.replicas == (ONE, TWO)  # type: ignore[union-attr]
+
+
+def test_engines_that_all_restarted_get_no_traffic_before_they_are_proven(world: World) -> None:
+    in_canary(world)
+    for server in (world.servers["one"], world.servers["two"]):
+        server.restart()
+        server.refuses = {route(world).candidate.model}  # type: ignore[union-attr]
+    world.new_controller().tick(world.now)
+    assert route(world).candidate is None
+    assert route(world).stable.replicas == (ONE, TWO)
+
+
+def test_an_engine_that_is_silent_for_a_moment_is_better_than_none(world: World) -> None:
+    promoted(world)
+    world.servers["one"].down = world.servers["two"].down = True
+    world.tick()
+    assert route(world).stable.replicas == (ONE, TWO)
+    world.new_controller().tick(world.now)
+    assert route(world).stable.replicas == (ONE, TWO)
+
+
+def test_what_nobody_needs_is_unloaded_after_a_while_and_what_is_at_the_gate_is_left_alone(world: World) -> None:
+    first, second = in_canary(world)
+    gated = world.publish_version("pending").serving_name
+    names = [world.registry.all[number].serving_name for number in (first, second)]
+    one = world.servers["one"]
+    one.load(gated, Path("elsewhere"))
+    world.controller.roll_back("support", "bo", "complaints")
+    world.tick()
+    assert one.list() == tuple(sorted([*names, gated]))  # a gateway with an older table may still ask for it
+    world.tick(minutes=2)
+    assert one.list() == tuple(sorted([names[0], gated]))
+    folder = world.config.state_dir / "adapters" / world.registry.all[second].adapter.sha256
+    assert folder.is_dir()
+
+
+def test_a_worse_candidate_is_rolled_back_and_not_started_again(tmp_path: Path) -> None:
+    world = World(tmp_path, auto_canary=True)
+    world.tick()
+    world.publish_version()
+    world.tick()
+    assert isinstance(state(world), Canary)
+    world.talk(status=500, choices=(), stream_end="upstream_error")
+    world.tick(minutes=1)
+    rolled_back = state(world)
+    assert isinstance(rolled_back, Steady)
+    assert rolled_back.last is not None
+    assert "hard_failure" in rolled_back.last.reason
+    assert route(world).candidate is None
+    assert world.registry.tags[1]["rollout"] == "rolled_back"
+    assert world.registry.alias == {}
+    for _ in range(3):
+        world.tick(minutes=10)
+    assert isinstance(state(world), Steady)
+    world.publish_version("reject")
+    world.tick()
+    assert isinstance(state(world), Steady)
+    world.publish_version()
+    world.tick()
+    assert isinstance(state(world), Canary)
+
+
+def test_without_traffic_a_canary_holds_and_is_rolled_back_at_its_time_out(world: World) -> None:
+    in_canary(world)
+    world.tick(minutes=58)
+    assert isinstance(state(world), Canary)
+    world.tick(minutes=3)
+    assert isinstance(state(world), Steady)
+    assert "timed out" in world.registry.tags[2]["rollout_why"]
+
+
+def test_a_gateway_s_alarm_rolls_back_and_an_old_one_does_not(world: World) -> None:
+    _, candidate = in_canary(world)
+    model = world.registry.all[candidate].serving_name
+    old = Trip(business="support", model=model, at=world.now.replace(year=2025), failures=5)
+    world.gateway.tripped = (old,)
+    world.tick()
+    assert isinstance(state(world), Canary)
+    world.gateway.tripped = (old.model_copy(update={"at": world.now}),)
+    world.tick()
+    assert isinstance(state(world), Steady)
+    assert world.registry.tags[candidate]["rollout_by"] == "gateway"
+
+
+def test_a_rollback_reaches_the_gateways_before_it_returns_and_needs_neither_registry_nor_engines(
+    world: World,
+) -> None:
+    stable, _ = in_canary(world)
+    world.registry.down = True
+    for server in world.servers.values():
+        server.down = True
+    world.new_controller()
+    world.controller.roll_back("support", "bo", "complaints")
+    assert route(world).candidate is None
+    assert (route(world).stable.version, route(world).stable.replicas) == (stable, (ONE, TWO))
+    world.tick()
+    world.registry.down = False
+    world.tick()
+    assert world.registry.alias == {"champion": stable}
+    assert world.registry.tags[2]["rollout_by"] == "bo"
+
+
+def test_a_rollback_says_when_a_gateway_did_not_hear_it_and_the_next_tick_tells_it(world: World) -> None:
+    in_canary(world)
+    world.gateway.down = True
+    with pytest.raises(EngineUnavailable):
+        world.controller.roll_back("support", "bo", "complaints")
+    assert route(world).candidate is not None
+    world.gateway.down = False
+    world.tick()
+    assert route(world).candidate is None
+
+
+def test_the_last_promotion_is_rolled_back_to_the_previous_version_once(world: World) -> None:
+    first, second = promoted(world), promoted(world)
+    world.controller.roll_back("support", "bo", "complaints")
+    world.controller.roll_back("support", "bo", "clicked twice")
+    world.tick()
+    assert world.registry.alias == {"champion": first}
+    assert world.registry.tags[second]["rollout"] == "rolled_back"
+
+
+def test_an_alias_rollback_returns_to_its_version_even_if_that_has_to_be_loaded_first(world: World) -> None:
+    first = promoted(world)
+    promoted(world)
+    third = promoted(world)
+    world.tick(minutes=2)
+    world.tick(minutes=2)
+    name = world.registry.all[first].serving_name
+    assert name not in world.servers["one"].list()
+    world.servers["one"].down = world.servers["two"].down = True
+    world.registry.alias["rollback"] = first
+    world.tick()
+    assert route(world).stable.version == third  # serving goes on until the other one can take over
+    world.servers["one"].down = world.servers["two"].down = False
+    world.tick()
+    assert (route(world).stable.model, route(world).stable.replicas) == (name, (ONE, TWO))
+    assert world.registry.alias == {"champion": first}
+
+
+def test_a_champion_moved_by_hand_is_put_back_and_means_promote_or_rollback(world: World) -> None:
+    first, second = promoted(world), promoted(world)
+    third = world.publish_version().version
+    world.registry.alias["champion"] = third
+    world.tick()
+    assert isinstance(state(world), Canary)
+    assert world.registry.alias == {"champion": second, "challenger": third, "previous": first}
+    world.registry.alias["champion"] = first
+    world.tick()
+    assert world.registry.alias == {"champion": first}
+    assert route(world).stable.version == first
+    world.publish_version("reject")
+    for _ in range(2):  # the same wish again is heard again
+        world.registry.alias["champion"] = 4
+        world.tick()
+        assert world.registry.alias == {"champion": first}
+    assert [entry.action for entry in world.store.history("support")][-2:] == ["refuse", "refuse"]
+    del world.registry.alias["champion"]
+    world.tick()
+    assert world.registry.alias == {"champion": first}
+
+
+def test_a_paused_canary_waits_and_goes_on(world: World) -> None:
+    in_canary(world)
+    world.talk()
+    world.controller.pause("support", "bo", "holiday")
+    world.tick(minutes=90)
+    assert isinstance(state(world), Paused)
+    assert route(world).share == 0.5
+    world.controller.resume("support", "bo", "back")
+    world.tick(minutes=1)
+    assert route(world).share == 1.0
+
+
+def test_a_lost_control_database_takes_over_the_champion_of_the_registry(world: World, tmp_path: Path) -> None:
+    first = promoted(world)
+    (tmp_path / "second").mkdir()
+    lost = World(tmp_path / "second", auto_canary=True)
+    lost.registry = world.registry
+    lost.new_controller()
+    lost.tick()
+    lost.tick()
+    assert route(lost).stable.version == first
+    assert world.registry.alias == {"champion": first}
+
+
+def test_two_controllers_do_not_undo_each_other(world: World) -> None:
+    in_canary(world)
+    mine, other = world.controller, world.new_controller()
+    world.talk()
+    world.tick(minutes=6)
+    before = world.outcome()
+    mine.tick(world.now)
+    other.tick(world.now)
+    assert world.outcome() == before
