@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
 import yaml
@@ -132,6 +132,10 @@ class DatasetConfig(Record):
     near_duplicate_threshold: float = Field(0.8, gt=0, le=1)
 
 
+GuardrailMetric: TypeAlias = Literal["golden", "chrf", "refusal", "empty", "repetition", "pii_leak", "length_ratio"]
+"""Scores of an answer's text; `evals.metrics` says what each one means."""
+
+
 class GateConfig(Record):
     """When a candidate may replace the adapter in service."""
 
@@ -140,7 +144,7 @@ class GateConfig(Record):
     goal: Literal["better", "not_worse"] = "better"
     margin: float = Field(0.0, ge=0)
     """How much better the primary must be, or how much worse it may be."""
-    guardrails: dict[str, float] = {
+    guardrails: dict[GuardrailMetric, Annotated[float, Field(ge=0)]] = {
         "refusal": 0.02,
         "empty": 0.01,
         "repetition": 0.02,
@@ -151,6 +155,8 @@ class GateConfig(Record):
     confidence: float = Field(0.95, gt=0.5, lt=1)
     bootstrap_samples: int = Field(2000, ge=100)
     max_items: int = Field(200, ge=1)
+    max_pairs: int = Field(40, ge=0)
+    """Items that are also scored by log-probabilities, for information; 0 where the engine cannot."""
     max_tokens: int = Field(256, ge=1)
     seed: int = 0
 
