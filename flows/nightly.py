@@ -170,6 +170,7 @@ def _gate(
         Endpoint(adapters, version.serving_name, key),
         business=about.business,
         max_tokens=about.gate.max_tokens,
+        max_pairs=about.gate.max_pairs,
         seed=about.gate.seed,
         concurrency=4,
         work_dir=config.state_dir / "work" / "gate",
