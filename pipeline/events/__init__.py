@@ -1,0 +1,1 @@
+"""What happened: gateways append interactions and feedback to segments; `collect` reads them back."""

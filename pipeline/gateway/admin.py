@@ -1,0 +1,104 @@
+"""The admin API, on its own port and key: how the controller steers a gateway."""
+
+import hmac
+import json
+from urllib.parse import parse_qs
+
+import msgspec
+from pydantic import ValidationError
+
+from pipeline.errors import DataError
+from pipeline.gateway.arms import SessionArms
+from pipeline.gateway.errors import JSON, Refused, answer_refusal
+from pipeline.gateway.routes import RouteTable
+from pipeline.gateway.server import Exchange
+from pipeline.records import Routes
+
+_MOST_ARMS = 10_000
+
+
+class AdminApi:
+    """The handler of the admin port."""
+
+    def __init__(self, admin_key: str, table: RouteTable, arms: SessionArms) -> None:
+        self._expected = b"Bearer " + admin_key.encode()
+        self._table = table
+        self._arms = arms
+        self._paths = {
+            ("GET", b"/admin/routes"): self._get_routes,
+            ("PUT", b"/admin/routes"): self._put_routes,
+            ("POST", b"/admin/rollback"): self._roll_back,
+            ("GET", b"/admin/arms"): self._get_arms,
+            ("GET", b"/admin/trips"): self._get_trips,
+        }
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """Serve one request."""
+        try:
+            if exchange.path == b"/healthz":
+                exchange.respond(200, (JSON,), b'{"status":"ok"}')
+                return
+            if not hmac.compare_digest(exchange.headers.get(b"authorization", b""), self._expected):
+                raise Refused(401, "invalid_admin_key", "no valid admin key in 'Authorization: Bearer <key>'")
+            serve = self._paths.get((exchange.method, exchange.path))
+            if serve is None:
+                raise Refused(404, "unknown_path", "no such path or method")
+            status, body = serve(exchange)
+            exchange.respond(status, (JSON,), body)
+        except Refused as refused:
+            answer_refusal(exchange, refused)
+
+    def _get_routes(self, exchange: Exchange) -> tuple[int, bytes]:
+        """The routes in force, with the defaults of businesses that were never routed."""
+        routes = Routes(generation=self._table.routes.generation, routes=self._table.all())
+        return 200, routes.model_dump_json().encode()
+
+    def _put_routes(self, exchange: Exchange) -> tuple[int, bytes]:
+        """200 when taken or held already, 409 when ours are newer, 422 when they are no routes."""
+        try:
+            routes = Routes.model_validate_json(exchange.body)
+            taken = self._table.put(routes)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "body"
+            raise Refused(422, "invalid_routes", f"{place}: {first['msg']}") from error
+        except DataError as error:
+            raise Refused(422, "invalid_routes", str(error)) from error
+        except OSError as error:
+            raise Refused(503, "not_kept", f"the routes could not be written: {error.strerror}") from error
+        ours = self._table.routes.generation
+        status = 409 if routes.generation < ours else 200
+        return status, msgspec.json.encode({"generation": ours, "taken": taken})
+
+    def _roll_back(self, exchange: Exchange) -> tuple[int, bytes]:
+        """Stop the business's candidate here and now."""
+        try:
+            business = json.loads(exchange.body)["business"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise Refused(422, "invalid_rollback", 'the body must be {"business": "<key>"}') from error
+        if not isinstance(business, str) or self._table.route(business) is None:
+            raise Refused(404, "unknown_business", "no such business")
+        return 200, msgspec.json.encode({"business": business, "model": self._table.roll_back(business)})
+
+    def _get_arms(self, exchange: Exchange) -> tuple[int, bytes]:
+        """The conversations known here, latest used last."""
+        business = parse_qs(exchange.query.decode("utf-8", "replace")).get("business", [""])[0]
+        if self._table.route(business) is None:
+            raise Refused(404, "unknown_business", "name a known business: /admin/arms?business=<key>")
+        arms = [
+            {
+                "session": arm.session,
+                "arm": arm.assignment.arm,
+                "share": arm.assignment.share,
+                "salt": arm.assignment.salt,
+                "user_known": arm.user_known,
+                "assigned_at": arm.assigned_at,
+            }
+            for arm in self._arms.all(business)[-_MOST_ARMS:]
+        ]
+        return 200, msgspec.json.encode({"business": business, "arms": arms})
+
+    def _get_trips(self, exchange: Exchange) -> tuple[int, bytes]:
+        """Candidates that this gateway stopped by itself."""
+        trips = [trip.model_dump(mode="json") for trip in self._table.guard.trips()]
+        return 200, msgspec.json.encode({"trips": trips})

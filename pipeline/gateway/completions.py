@@ -1,0 +1,190 @@
+"""`/v1/chat/completions` and `/v1/completions`: from a request to a recorded turn."""
+
+import asyncio
+import logging
+import time
+from datetime import UTC, datetime
+from time import perf_counter_ns
+
+from pipeline.gateway.arms import ArmStore, SessionArm, SessionArms
+from pipeline.gateway.auth import ApiKey
+from pipeline.gateway.errors import Refused
+from pipeline.gateway.ids import Ids
+from pipeline.gateway.metrics import Metrics
+from pipeline.gateway.recorder import Recorder, Turn
+from pipeline.gateway.relay import Dispatch, Relay
+from pipeline.gateway.request import Asked, conversation_start, dispatch_body, read_request
+from pipeline.gateway.routes import RouteTable
+from pipeline.gateway.routing import Assignment, arm_now, assign, assignment_hash, target_of, user_group
+from pipeline.gateway.server import Exchange, Header
+from pipeline.records import Arm, Route, StreamEnd
+
+log = logging.getLogger(__name__)
+
+_PASSED_ON = (b"traceparent", b"tracestate")
+_HARD_ENDS = (StreamEnd.UPSTREAM_CUT, StreamEnd.ENGINE_ABORT, StreamEnd.TIMEOUT)
+
+
+class Completions:
+    """Everything that serving a completion takes."""
+
+    def __init__(
+        self,
+        ids: Ids,
+        table: RouteTable,
+        arms: SessionArms,
+        store: ArmStore,
+        relay: Relay,
+        recorder: Recorder,
+        metrics: Metrics,
+        engine_key: str,
+    ) -> None:
+        self._ids = ids
+        self._table = table
+        self._arms = arms
+        self._store = store
+        self._relay = relay
+        self._recorder = recorder
+        self._metrics = metrics
+        self._cache_salts: dict[str, str] = {}
+        headers: list[Header] = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
+        if engine_key:
+            headers.append((b"authorization", b"Bearer " + engine_key.encode()))
+        self._engine_headers = tuple(headers)
+
+    async def serve(self, exchange: Exchange, path: str, key: ApiKey) -> None:
+        """Answer one request and record it.
+
+        Raises:
+            Refused: the request cannot be dispatched; nothing was sent.
+        """
+        arrived = perf_counter_ns()
+        asked = read_request(exchange.body)
+        business = business_of(asked.model, key)
+        route = self._table.route(business)
+        if route is None:
+            raise _no_model(business)
+        turn = await self._begin(exchange, asked, business, route, key, arrived)
+        dispatch = self._dispatch(exchange, asked, turn, path)
+        own: tuple[Header, ...] = (
+            (b"x-interaction-id", turn.interaction_id.encode()),
+            (b"x-model-version", turn.target.model.encode()),
+            (b"x-arm", turn.arm.value.encode()),
+        )
+        stats = self._metrics.arm(business, turn.arm, turn.target.model)
+        stats.in_flight += 1
+        end = StreamEnd.UPSTREAM_CUT  # should the gateway itself have to stop
+        try:
+            end = await self._relay.serve(exchange, turn, dispatch, own)
+        finally:
+            stats.in_flight -= 1
+            judged, useful = self._recorder.record(turn, end, stats, perf_counter_ns())
+            if turn.arm is Arm.CANDIDATE:
+                self._watch(turn, judged, useful)
+
+    async def _begin(
+        self, exchange: Exchange, asked: Asked, business: str, route: Route, key: ApiKey, arrived: int
+    ) -> Turn:
+        headers = exchange.headers
+        now = time.time()
+        user = _header_text(headers, b"x-user-id") or asked.user
+        session_id = _header_text(headers, b"x-session-id")
+        if session_id:
+            session = self._ids.session(business, "named", session_id)
+        else:
+            session = self._ids.session(business, "derived", key.key_hash, user or "", *conversation_start(asked))
+        user_key = self._ids.user_key(business, user) if user else None
+        assignment = await self._assignment(business, session, route, user_key, now)
+        barred = route.candidate is not None and self._table.guard.is_barred(business, route.candidate.model)
+        arm = arm_now(assignment, route, candidate_barred=barred)
+        return Turn(
+            interaction_id=self._ids.new_interaction(business),
+            business=business,
+            session=session,
+            session_known=bool(session_id or user),
+            user_key=user_key,
+            user_group=user_group(assignment_hash(assignment.salt, user_key or session)),
+            assignment=assignment,
+            arm=arm,
+            target=target_of(route, arm),
+            fields=asked.fields,
+            client=_header_text(headers, b"user-agent")[:200],
+            regenerates=_header_text(headers, b"x-regenerates")[:64] or None,
+            started_at=now,
+            arrived=arrived,
+        )
+
+    async def _assignment(
+        self, business: str, session: str, route: Route, user_key: str | None, now: float
+    ) -> Assignment:
+        """The conversation's assignment, made now if it is seen for the first time."""
+        moment = datetime.fromtimestamp(now, UTC)
+        found = self._arms.find(business, session, moment)
+        if found is None and self._arms.overflowed:
+            found = await self._look_up(business, session, moment)
+        if found is not None:
+            return found
+        made = assign(route, assignment_hash(route.salt, user_key or session))
+        self._arms.remember(SessionArm(business, session, made, user_key is not None, moment))
+        return made
+
+    async def _look_up(self, business: str, session: str, now: datetime) -> Assignment | None:
+        try:
+            row = await asyncio.to_thread(self._store.find_living, business, session, now)
+        except Exception as error:  # the hash gives the same arm in all but a step-up's first moments
+            log.warning("control database: %s; a conversation is assigned anew", type(error).__name__)
+            return None
+        if row is None:
+            return None
+        self._arms.learn(row)
+        return row.assignment
+
+    def _dispatch(self, exchange: Exchange, asked: Asked, turn: Turn, path: str) -> Dispatch:
+        salt = self._cache_salts.get(turn.business)
+        if salt is None:
+            salt = self._cache_salts[turn.business] = self._ids.cache_salt(turn.business)
+        passed = tuple((name, exchange.headers[name]) for name in _PASSED_ON if name in exchange.headers)
+        return Dispatch(
+            path=path,
+            headers=(*self._engine_headers, (b"x-request-id", turn.interaction_id.encode()), *passed),
+            body=dispatch_body(asked, turn.target.model, salt),
+            hide_usage=asked.hide_usage,
+            affinity=int(turn.session[:8], 16),
+        )
+
+    def _watch(self, turn: Turn, end: StreamEnd, useful: bool) -> None:
+        """Tell the guard about a candidate's hard failure."""
+        empty = end is StreamEnd.COMPLETE and not useful
+        engine_error = end is StreamEnd.UPSTREAM_ERROR and (turn.status >= 500 or turn.status in (200, 404))
+        if not (empty or engine_error or end in _HARD_ENDS):
+            return
+        trip = self._table.guard.failed(turn.business, turn.target.model, datetime.now(UTC))
+        if trip is not None:
+            self._metrics.trips += 1
+            log.error("candidate %s stopped: %d hard failures in a burst", trip.model, trip.failures)
+            self._table.keep_barred()
+
+
+def business_of(model: str | None, key: ApiKey) -> str:
+    """The business that a request is for: what `model` names exactly, or the key's only one.
+
+    Raises:
+        Refused: the key may not use it, or does not say which of several is meant.
+    """
+    if model is None:
+        if len(key.businesses) == 1:
+            return key.businesses[0]
+        raise Refused(400, "model_required", f"'model' must name one of {', '.join(key.businesses)}", param="model")
+    if model not in key.businesses:
+        raise _no_model(model)
+    return model
+
+
+def _no_model(model: str) -> Refused:
+    message = f"the model '{model[:80]}' does not exist or this key may not use it"
+    return Refused(404, "model_not_found", message, param="model")
+
+
+def _header_text(headers: dict[bytes, bytes], name: bytes) -> str:
+    value = headers.get(name)
+    return "" if value is None else value.decode("utf-8", "replace")

@@ -1,0 +1,142 @@
+"""What the gateway counts, as Prometheus reads it.
+
+Counters are plain integers that a request adds to; the families are made when someone asks. That keeps the cost of a
+request at about a microsecond. Label sets are bounded: businesses come from the configuration, of each business's
+models only the latest few are kept.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pipeline.records import StreamEnd
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_MODELS_KEPT = 8
+_LABELS = ("business", "arm", "model_version")
+
+
+class Histogram:
+    """Counts by upper bound, in seconds."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_SECONDS) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Add one value."""
+        self.counts[bisect_left(_SECONDS, seconds)] += 1
+        self.total += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulated, as Prometheus wants them."""
+        bounds = [*(str(bound) for bound in _SECONDS), "+Inf"]
+        return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
+
+
+class ArmStats:
+    """Counters of one business, arm and model."""
+
+    __slots__ = ("ends", "gap", "in_flight", "statuses", "tokens_in", "tokens_out", "total", "ttft")
+
+    def __init__(self) -> None:
+        self.ends: dict[str, int] = dict.fromkeys(StreamEnd, 0)
+        self.statuses: dict[int, int] = {}
+        self.tokens_in = 0
+        self.tokens_out = 0
+        self.in_flight = 0
+        self.ttft = Histogram()
+        self.gap = Histogram()
+        self.total = Histogram()
+
+
+class Metrics(Collector):
+    """All counters of one gateway."""
+
+    def __init__(self) -> None:
+        self._arms: dict[tuple[str, str, str], ArmStats] = {}
+        self.refused: dict[tuple[str, int], int] = {}
+        """(business or empty, status) to requests that the gateway itself refused."""
+        self.feedback: dict[tuple[str, str], int] = {}
+        """(business, kind) to accepted feedback."""
+        self.retries = 0
+        self.record_failures = 0
+        self.trips = 0
+        self.log_gauges: dict[str, float] = {}
+        """Filled in just before the metrics are read: queued_bytes, dropped, failing."""
+        self.routes_generation = -1
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def arm(self, business: str, arm: str, model: str) -> ArmStats:
+        """The counters of one label set."""
+        key = (business, arm, model)
+        stats = self._arms.get(key)
+        if stats is None:
+            same = [known for known in self._arms if known[:2] == key[:2]]
+            if len(same) >= _MODELS_KEPT:
+                idle = next((known for known in same if self._arms[known].in_flight == 0), None)
+                if idle is not None:
+                    del self._arms[idle]
+            stats = self._arms[key] = ArmStats()
+        return stats
+
+    def refuse(self, business: str, status: int) -> None:
+        """Count a refusal."""
+        self.refused[business, status] = self.refused.get((business, status), 0) + 1
+
+    def exposition(self) -> bytes:
+        """Prometheus's text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """For prometheus_client."""
+        yield from self._arm_families()
+        refused = CounterMetricFamily(
+            "tuneloop_refused", "Requests that the gateway refused itself", labels=("business", "status")
+        )
+        for (business, status), count in self.refused.items():
+            refused.add_metric((business, str(status)), count)
+        yield refused
+        feedback = CounterMetricFamily("tuneloop_feedback", "Feedback accepted", labels=("business", "kind"))
+        for (business, kind), count in self.feedback.items():
+            feedback.add_metric((business, kind), count)
+        yield feedback
+        yield CounterMetricFamily("tuneloop_retries", "Requests sent to another replica", value=self.retries)
+        yield CounterMetricFamily(
+            "tuneloop_record_failures", "Interactions that could not be recorded", value=self.record_failures
+        )
+        yield CounterMetricFamily("tuneloop_candidate_trips", "Candidates stopped by this gateway", value=self.trips)
+        yield GaugeMetricFamily(
+            "tuneloop_routes_generation", "Generation of the routes served", value=self.routes_generation
+        )
+        for name, value in self.log_gauges.items():
+            yield GaugeMetricFamily(f"tuneloop_log_{name}", f"Event log: {name.replace('_', ' ')}", value=value)
+
+    def _arm_families(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily("tuneloop_responses", "Answers by HTTP status", labels=(*_LABELS, "status"))
+        ends = CounterMetricFamily("tuneloop_requests", "Answers by how they ended", labels=(*_LABELS, "stream_end"))
+        tokens_in = CounterMetricFamily("tuneloop_prompt_tokens", "Prompt tokens", labels=_LABELS)
+        tokens_out = CounterMetricFamily("tuneloop_completion_tokens", "Completion tokens", labels=_LABELS)
+        in_flight = GaugeMetricFamily("tuneloop_in_flight", "Requests being answered", labels=_LABELS)
+        ttft = HistogramMetricFamily("tuneloop_ttft_seconds", "Arrival to first byte of the answer", labels=_LABELS)
+        gap = HistogramMetricFamily("tuneloop_gap_seconds", "Between two pieces of a stream", labels=_LABELS)
+        total = HistogramMetricFamily("tuneloop_total_seconds", "Arrival to end of the answer", labels=_LABELS)
+        for labels, stats in self._arms.items():
+            for end, count in stats.ends.items():
+                ends.add_metric((*labels, end), count)
+            for status, count in stats.statuses.items():
+                requests.add_metric((*labels, str(status)), count)
+            tokens_in.add_metric(labels, stats.tokens_in)
+            tokens_out.add_metric(labels, stats.tokens_out)
+            in_flight.add_metric(labels, stats.in_flight)
+            ttft.add_metric(labels, stats.ttft.buckets(), stats.ttft.total)
+            gap.add_metric(labels, stats.gap.buckets(), stats.gap.total)
+            total.add_metric(labels, stats.total.buckets(), stats.total.total)
+        yield from (ends, requests, tokens_in, tokens_out, in_flight, ttft, gap, total)

@@ -1,0 +1,137 @@
+"""Takes one request to a replica and the answer's bytes back, as they come.
+
+Status and headers go to the client with the first byte of the body. Until then nothing has been said, so a broken
+replica can still be replaced by another one, or reported with a status of its own.
+"""
+
+from dataclasses import dataclass
+from time import perf_counter_ns
+
+from pipeline.gateway.errors import JSON, error_body
+from pipeline.gateway.metrics import Metrics
+from pipeline.gateway.recorder import Turn
+from pipeline.gateway.routing import pick_replica
+from pipeline.gateway.server import ClientGone, Exchange, Header
+from pipeline.gateway.sse import UsageFilter
+from pipeline.gateway.upstream import Aborted, Call, Cut, Engines, Expired, Unreachable, UpstreamError
+from pipeline.records import StreamEnd
+
+_HOP_BY_HOP = "connection content-length keep-alive proxy-authenticate te trailer transfer-encoding upgrade"
+_NOT_RELAYED = frozenset(name.encode() for name in _HOP_BY_HOP.split())
+_TRY_ELSEWHERE = (502, 503)
+_BUDGET = 10.0
+_BUDGET_PER_REQUEST = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """What is sent to an engine."""
+
+    path: str
+    headers: tuple[Header, ...]
+    body: bytes
+    hide_usage: bool
+    affinity: int
+    """The same number through a conversation."""
+
+
+class Relay:
+    """Knows how busy each replica is, and how many retries may still be spent: at most one in ten requests, so that
+    retries cannot double the load on engines that fail because of it."""
+
+    def __init__(self, engines: Engines, metrics: Metrics) -> None:
+        self._engines = engines
+        self._metrics = metrics
+        self._budget = _BUDGET
+        self.in_flight: dict[str, int] = {}
+
+    async def serve(self, exchange: Exchange, turn: Turn, dispatch: Dispatch, own: tuple[Header, ...]) -> StreamEnd:
+        """Answer a request from one of the turn's replicas; says how that ended as far as connections tell.
+
+        Args:
+            own: headers that the gateway adds to the answer.
+        """
+        self._budget = min(_BUDGET, self._budget + _BUDGET_PER_REQUEST)
+        replicas = turn.target.replicas
+        while True:
+            if not replicas:
+                return _fail(exchange, turn, own, 503, "no_replica", "no engine serves this model now; try again later")
+            replica = pick_replica(replicas, self.in_flight, dispatch.affinity)
+            call = self._engines.call(replica, "POST", dispatch.path, dispatch.headers, dispatch.body)
+            self.in_flight[replica] = self.in_flight.get(replica, 0) + 1
+            try:
+                exchange.when_gone(call.abort)
+                turn.sent = perf_counter_ns()
+                others = tuple(other for other in replicas if other != replica)
+                first = await self._first_piece(call, may_retry=bool(others) and self._budget >= 1.0)
+                if first is not None:
+                    return await _send_answer(exchange, turn, call, first, dispatch, own)
+                replicas = others
+                self._budget -= 1.0
+                self._metrics.retries += 1
+            except UpstreamError as error:
+                return _report(exchange, turn, own, error)
+            except ClientGone:
+                return StreamEnd.CLIENT_ABORT
+            finally:
+                call.abort()
+                self.in_flight[replica] -= 1
+
+    async def _first_piece(self, call: Call, *, may_retry: bool) -> bytes | None:
+        """The first bytes of the body; None when another replica shall be asked."""
+        try:
+            await call.start()
+            if may_retry and call.status in _TRY_ELSEWHERE:
+                return None
+            return await call.read()
+        except (Unreachable, Cut):
+            if may_retry:
+                return None
+            raise
+
+
+async def _send_answer(
+    exchange: Exchange, turn: Turn, call: Call, first: bytes, dispatch: Dispatch, own: tuple[Header, ...]
+) -> StreamEnd:
+    turn.status = call.status
+    headers = [header for header in call.headers if header[0] not in _NOT_RELAYED]
+    length: int | None = None
+    for name, value in call.headers:
+        if name == b"content-type":
+            turn.is_stream = value.startswith(b"text/event-stream")
+        elif name == b"content-length":
+            length = int(value)
+    usage_filter = UsageFilter() if turn.is_stream and dispatch.hide_usage else None
+    exchange.start(call.status, (*headers, *own), None if usage_filter else length)
+    piece = first
+    try:
+        while piece:
+            turn.take(piece, perf_counter_ns())
+            await exchange.write(usage_filter.feed(piece) if usage_filter else piece)
+            piece = await call.read()
+    except (Cut, Expired) as error:
+        if usage_filter:
+            await exchange.write(usage_filter.rest())
+        exchange.cut()
+        return StreamEnd.TIMEOUT if isinstance(error, Expired) else StreamEnd.UPSTREAM_CUT
+    exchange.finish(usage_filter.rest() if usage_filter else b"")
+    return StreamEnd.COMPLETE
+
+
+def _report(exchange: Exchange, turn: Turn, own: tuple[Header, ...], error: UpstreamError) -> StreamEnd:
+    """Nothing of an answer has gone out: say what happened with a status."""
+    if isinstance(error, Aborted) or exchange.gone:
+        return StreamEnd.CLIENT_ABORT
+    if isinstance(error, Expired):
+        _fail(exchange, turn, own, 504, "engine_timeout", "the engine did not answer in time")
+        return StreamEnd.TIMEOUT
+    if isinstance(error, Cut):
+        _fail(exchange, turn, own, 502, "engine_cut", "the engine ended the connection before its answer")
+        return StreamEnd.UPSTREAM_CUT
+    return _fail(exchange, turn, own, 502, "engine_unreachable", "the engine is not reachable")
+
+
+def _fail(exchange: Exchange, turn: Turn, own: tuple[Header, ...], status: int, code: str, message: str) -> StreamEnd:
+    turn.status = status
+    exchange.respond(status, (JSON, *own), error_body(status, code, message))
+    return StreamEnd.UPSTREAM_ERROR

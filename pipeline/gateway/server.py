@@ -1,0 +1,391 @@
+"""The HTTP/1.1 server of the data port, on llhttp (`httptools`) and asyncio protocols.
+
+It is our own because the gateway needs three things that ASGI servers do not give: to be told at once when a client
+has left, a limit on header bytes, and time limits on slow senders and slow readers. It does no TLS and no HTTP/2
+(leave those to the load balancer) and it never forwards a client's framing: upstream requests are written anew.
+"""
+
+import asyncio
+import http
+import logging
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+import httptools
+
+log = logging.getLogger(__name__)
+
+Header = tuple[bytes, bytes]
+_NEVER = float("inf")
+_LINGER_S = 2.0
+_STATUS_LINE = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may take; times in seconds."""
+
+    header_bytes: int = 32 * 1024
+    body_bytes: int = 8 * 1024 * 1024
+    header_s: float = 15.0
+    """From a request's first byte to the end of its headers."""
+    body_s: float = 60.0
+    """For the whole body."""
+    idle_s: float = 75.0
+    """Between two requests."""
+    stall_s: float = 60.0
+    """During which a client with a full buffer reads nothing."""
+    sweep_s: float = 0.5
+    """How often time limits are looked at."""
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its answer was complete."""
+
+
+class Exchange:
+    """One request and the way to answer it: `start`, `write` …, `finish`; or `respond` for all at once."""
+
+    __slots__ = (
+        "_connection", "_on_gone", "body", "chunked", "gone", "headers", "keep_alive", "method", "old", "path", "query",
+        "started",
+    )  # fmt: skip
+
+    def __init__(self, connection: "_Connection", method: str, url: bytes, headers: dict[bytes, bytes]) -> None:
+        self._connection = connection
+        self.method = method
+        self.path, _, self.query = url.partition(b"?")
+        """As sent, not unquoted: our paths need no quoting, and nothing else is to look like one of them."""
+        self.headers = headers
+        """Names in lower case; of a repeated header the last value."""
+        self.body = b""
+        self.keep_alive = True
+        self.old = False
+        """HTTP/1.0: an answer of unknown length ends with the connection."""
+        self.gone = False
+        self.started = False
+        self.chunked = False
+        self._on_gone: Callable[[], None] | None = None
+
+    def when_gone(self, callback: Callable[[], None] | None) -> None:
+        """Call back when the client leaves (at once if it has); replaces an earlier callback."""
+        self._on_gone = callback
+        if self.gone and callback is not None:
+            callback()
+
+    def start(self, status: int, headers: Iterable[Header], length: int | None) -> None:
+        """Status and headers. They go out with the first bytes of the body, in one packet.
+
+        Args:
+            length: of the body in bytes, or None when it is not known yet.
+        """
+        self.started = True
+        parts = [_STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status]
+        for name, value in headers:
+            parts += (name, b": ", value, b"\r\n")
+        if length is not None:
+            parts.append(b"content-length: %d\r\n" % length)
+        elif self.old:
+            self.keep_alive = False
+        else:
+            self.chunked = True
+            parts.append(b"transfer-encoding: chunked\r\n")
+        if not self.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts.append(b"\r\n")
+        self._connection.head = b"".join(parts)
+
+    async def write(self, data: bytes) -> None:
+        """Send a part of the body now, and wait while the client is too slow to take it.
+
+        Raises:
+            ClientGone: nobody is there to read.
+        """
+        if self.gone:
+            raise ClientGone
+        if not data:
+            return
+        if self.chunked:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        connection = self._connection
+        connection.send(data)
+        if connection.writable is not None:
+            await connection.writable
+            if self.gone:
+                raise ClientGone
+
+    def finish(self, data: bytes = b"") -> None:
+        """Send the last part of the body and end the answer."""
+        if self.gone:
+            return
+        if self.chunked:
+            data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else b"0\r\n\r\n"
+        self._connection.send(data)
+        self._connection.answered(self)
+
+    def cut(self) -> None:
+        """End the connection inside the answer, so that the client sees that it is not whole."""
+        if not self.gone:
+            self._connection.flush_and_close()
+
+    def respond(self, status: int, headers: Iterable[Header], body: bytes) -> None:
+        """A whole answer."""
+        self.start(status, headers, len(body))
+        self.finish(b"" if self.method == "HEAD" else body)
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self.gone = True
+        if self._on_gone is not None:
+            self._on_gone()
+
+
+Handler = Callable[[Exchange], Awaitable[None]]
+
+
+class Server:
+    """Serves a handler on a listening socket."""
+
+    def __init__(self, handler: Handler, limits: Limits) -> None:
+        self.handler = handler
+        self.limits = limits
+        self.connections: set[_Connection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.draining = False
+        self.loop = asyncio.get_running_loop()
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def listen(self, sock: socket.socket) -> None:
+        """Begin to accept connections."""
+        self._listener = await self.loop.create_server(lambda: _Connection(self), sock=sock, backlog=2048)
+        self._sweeper = self.loop.create_task(self._sweep())
+
+    async def drain(self, timeout_s: float) -> int:
+        """Accept nothing more, let running answers finish, cut what is not done in time; returns how many were cut."""
+        self.draining = True
+        if self._listener is not None:
+            self._listener.close()
+        for connection in tuple(self.connections):
+            connection.close_if_idle()
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=timeout_s)
+        cut = len(self.tasks)
+        for connection in tuple(self.connections):
+            connection.transport.abort()
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=5.0)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        return cut
+
+    async def run_exchange(self, exchange: Exchange) -> None:
+        """Run the handler; whatever it does, the client gets an end."""
+        try:
+            await self.handler(exchange)
+        except ClientGone:
+            pass
+        except Exception:
+            log.exception("request failed: %s", exchange.method)
+            if exchange.started:
+                exchange.cut()
+            else:
+                body = b'{"error":{"message":"internal error","type":"server_error","param":null,"code":null}}'
+                exchange.respond(500, ((b"content-type", b"application/json"),), body)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self.limits.sweep_s)
+            now = self.loop.time()
+            for connection in [one for one in self.connections if one.deadline < now]:
+                connection.expire()
+
+
+class _Connection(asyncio.Protocol):
+    """One client connection; httptools calls the `on_…` methods."""
+
+    __slots__ = (
+        "_body", "_body_size", "_closing", "_headers", "_in_headers", "_size", "_url", "current", "deadline", "head",
+        "loop", "parser", "server", "transport", "waiting", "writable",
+    )  # fmt: skip
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.loop = server.loop
+        self.parser = httptools.HttpRequestParser(self)
+        self.current: Exchange | None = None
+        self.waiting: deque[Exchange] = deque()
+        """Pipelined requests behind the current one."""
+        self.head = b""
+        self.writable: asyncio.Future[None] | None = None
+        self.deadline = self.loop.time() + server.limits.header_s
+        self._closing = False
+        self._in_headers = True
+        self._size = 0
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._body_size = 0
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+        self.server.connections.add(self)
+        if self.server.draining:
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.server.connections.discard(self)
+        self.resume_writing()
+        for exchange in (self.current, *self.waiting):
+            if exchange is not None:
+                exchange.lost()
+        self.current = None
+        self.waiting.clear()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        if self._in_headers:
+            if self._size == 0:
+                self.deadline = self.loop.time() + self.server.limits.header_s
+            self._size += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._closing = True  # answered as an ordinary request; the parser takes nothing more
+            last = self.waiting[-1] if self.waiting else self.current
+            if last is not None:
+                last.keep_alive = False
+        except httptools.HttpParserError:
+            self.refuse(400, b"this is not an HTTP/1.1 request")
+        if self._in_headers and self._size > self.server.limits.header_bytes:
+            self.refuse(431, b"headers too large")
+
+    def pause_writing(self) -> None:
+        self.writable = self.loop.create_future()
+        self.deadline = self.loop.time() + self.server.limits.stall_s
+
+    def resume_writing(self) -> None:
+        waiter, self.writable = self.writable, None
+        self.deadline = _NEVER if self.current is not None else self.loop.time() + self.server.limits.idle_s
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        self._url = b""
+        self._headers = {}
+        self._body = []
+        self._body_size = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        limits = self.server.limits
+        self._in_headers = False
+        self._size = 0
+        headers = self._headers
+        if int(headers.get(b"content-length", b"0")) > limits.body_bytes:
+            self.refuse(413, b"body too large: at most %d bytes" % limits.body_bytes)
+        if self.current is None:
+            self.deadline = self.loop.time() + limits.body_s
+            if headers.get(b"expect", b"").lower() == b"100-continue" and not self._closing:
+                self.transport.write(_CONTINUE)
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+        self._body_size += len(body)
+        if self._body_size > self.server.limits.body_bytes:
+            self.refuse(413, b"body too large: at most %d bytes" % self.server.limits.body_bytes)
+
+    def on_message_complete(self) -> None:
+        self._in_headers = True
+        if self._closing:
+            return
+        exchange = Exchange(self, self.parser.get_method().decode(), self._url, self._headers)
+        body = self._body
+        exchange.body = body[0] if len(body) == 1 else b"".join(body)
+        exchange.old = self.parser.get_http_version() == "1.0"
+        exchange.keep_alive = self.parser.should_keep_alive() and not self.server.draining
+        self._body = []
+        if self.current is None:
+            self._serve(exchange)
+        else:
+            self.waiting.append(exchange)
+            self.transport.pause_reading()
+
+    # for Exchange and Server
+
+    def send(self, data: bytes) -> None:
+        """Write to the client, headers first if they are still due."""
+        if self.head:
+            data, self.head = self.head + data, b""
+        if data:
+            self.transport.write(data)
+
+    def answered(self, exchange: Exchange) -> None:
+        """The current answer is complete: close, go on with the next request, or wait for one."""
+        self.current = None
+        exchange.when_gone(None)
+        if not exchange.keep_alive or self.server.draining or (self._closing and not self.waiting):
+            self.flush_and_close()
+        elif self.waiting:
+            self._serve(self.waiting.popleft())
+            if not self.waiting:
+                self.transport.resume_reading()
+        else:
+            self.deadline = self.loop.time() + self.server.limits.idle_s
+
+    def refuse(self, status: int, message: bytes) -> None:
+        """Answer a request that cannot be read, and close."""
+        if self._closing:
+            return
+        self._closing = True
+        if self.current is not None:
+            self.current.keep_alive = False
+            return
+        body = b'{"error":{"message":"%b","type":"invalid_request_error","param":null,"code":null}}' % message
+        head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        self.transport.write(_STATUS_LINE[status] + head + body)
+        # Closing now would reset the connection under a client that still sends, before it has read why.
+        self.deadline = self.loop.time() + _LINGER_S
+
+    def expire(self) -> None:
+        """A time limit has passed."""
+        self.deadline = _NEVER
+        if self.writable is not None or self.current is not None:
+            self.transport.abort()
+        elif not self._closing and (self._size or not self._in_headers):
+            self.refuse(408, b"request not received in time")
+        else:
+            self.transport.close()
+
+    def flush_and_close(self) -> None:
+        """Send what is written, then close."""
+        self._closing = True
+        self.transport.close()
+        self.deadline = self.loop.time() + self.server.limits.stall_s
+
+    def close_if_idle(self) -> None:
+        """For draining: nothing is asked, so nothing is lost."""
+        if self.current is None and self._in_headers and self._size == 0:
+            self.transport.close()
+
+    def _serve(self, exchange: Exchange) -> None:
+        self.current = exchange
+        self.deadline = _NEVER
+        task = self.loop.create_task(self.server.run_exchange(exchange))
+        self.server.tasks.add(task)
+        task.add_done_callback(self.server.tasks.discard)
