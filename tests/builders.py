@@ -7,11 +7,14 @@ from pipeline.records import (
     Adapter,
     Choice,
     CleanRecord,
+    EvalItem,
+    EvalResult,
     Feedback,
     Interaction,
     ModelVersion,
     PreferenceExample,
     RatedInteraction,
+    ScoredItem,
     SftExample,
     Signal,
     Source,
@@ -172,3 +175,40 @@ def _user(text: str) -> dict[str, Any]:
 
 def _assistant(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
+
+
+def an_eval_item(item_id: str = "q1", user: str = "u1", set_name: str = "held_out", **fields: Any) -> EvalItem:
+    """A held-out question of the user `u1`."""
+    values: dict[str, Any] = {
+        "item_id": item_id,
+        "set_name": set_name,
+        "user_key": user,
+        "messages": (_user("How?"),),
+    }
+    return EvalItem.model_validate(values | fields)
+
+
+def a_scored(
+    item: EvalItem, baseline: dict[str, float], candidate: dict[str, float], answers: tuple[str, str] = ("So.", "So!")
+) -> ScoredItem:
+    """Both answers to an item with their scores. Guardrails that are not named are at their best."""
+    fine = {"refusal": 0.0, "empty": 0.0, "repetition": 0.0, "pii_leak": 0.0, "length_ratio": 0.0}
+    return ScoredItem(
+        item=item,
+        baseline_answer=answers[0],
+        candidate_answer=answers[1],
+        baseline=fine | baseline,
+        candidate=fine | candidate,
+    )
+
+
+def an_eval_result(*items: ScoredItem, **fields: Any) -> EvalResult:
+    """The candidate `support-v2` against the baseline `support-v1`."""
+    values: dict[str, Any] = {
+        "business": "support",
+        "baseline": "support-v1-aaaaaaaa",
+        "candidate": "support-v2-bbbbbbbb",
+        "items": items,
+        "seed": 0,
+    }
+    return EvalResult.model_validate(values | fields)
