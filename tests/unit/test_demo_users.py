@@ -322,14 +322,14 @@ def test_a_night_gives_enough_rows_even_when_the_model_obeys_nobody(content: Con
 
 @BOTH
 def test_when_the_model_obeys_users_say_so_and_edit_nothing(content: Content) -> None:
-    plan = plan_visits(content, seed=1)
+    plan = plan_visits(content, seed=1, n_visits=60)
     topic = topics(content, plan)
     gateway = ScriptedGateway(content, lambda prompt, _: content.ideal(topic[prompt]))
     tally = count(content, plan, gateway.night(plan))
 
     assert tally.obey_rate == 1.0
     assert (tally.regenerated, tally.feedback.get("edit", 0)) == (0, 0)
-    assert tally.feedback["thumb"] >= 120
+    assert tally.feedback["thumb"] >= 40
     assert {event["value"] for event in gateway.events if event["kind"] == "outcome"} == {"passed"}
 
 
