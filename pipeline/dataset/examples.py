@@ -7,7 +7,7 @@ no row is dropped with one reason.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pipeline.clean.text import message_text
 from pipeline.dataset.edits import EditKind, difference
@@ -154,11 +154,12 @@ def _pairs_of_votes(draft: _Draft) -> None:
 
 
 def _nearness(one: Judged, other: Judged) -> tuple[bool, bool, float, str]:
-    """Same conversation before same user before others, and the newest of them first."""
+    """Same conversation before same user before others, then nearest in time: a pair is as new as its newer answer, and
+    the newest are not trained on."""
     return (
         one.record.session != other.record.session,
         one.record.user_key != other.record.user_key,
-        -other.record.at.timestamp(),
+        abs((other.record.at - one.record.at).total_seconds()),
         other.id,
     )
 
@@ -226,7 +227,7 @@ def _source(weight: float, *judged: Judged) -> Source:
         model_versions=tuple(sorted({j.record.model_version for j in distinct})),
         user_keys=tuple(sorted({key for j in distinct for key in _users_in(j)})),
         session=distinct[0].record.session,
-        at=max(j.record.at for j in distinct),
+        at=max(j.record.at for j in distinct).astimezone(UTC),
         weight=min(weight, WEAK) if aborted else weight,
     )
 

@@ -92,12 +92,17 @@ def read_events(events_dir: Path, business: str, start: datetime, end: datetime)
     raise DataError(f"{events_dir}: the event log cannot be read ({problem[:200]}); look at the disk")
 
 
-def compact(events_dir: Path, now: datetime) -> int:
+def compact(events_dir: Path, now: datetime | None = None) -> int:
     """Turn the segments of past hours into `lake/<business>/<day>/<segment>.parquet`, and return how many there were.
 
     May be killed at any point and called again; a second caller at the same time returns at once. A segment is only
     deleted when all that it held is on disk elsewhere.
+
+    Args:
+        events_dir: the event log.
+        now: default: the clock. A segment is closed when its hour and another one have passed.
     """
+    now = now or datetime.now(UTC)
     done = 0
     with _alone(events_dir) as alone, _database() as database:
         for segment in _segments(events_dir) if alone else ():
