@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-Unit = Literal["share", "score", "log_ratio", "nats", "tokens"]
+Unit = Literal["share", "score", "log_ratio", "nats"]
 
 
 class Metric(NamedTuple):
@@ -18,7 +18,7 @@ class Metric(NamedTuple):
 
 METRICS: dict[str, Metric] = {
     "golden": Metric("share", 1, "Rules kept", "符合规则"),
-    "chrf": Metric("score", 1, "Closeness to the answers that users accepted", "与用户认可答案的接近程度"),
+    "chrf": Metric("score", 1, "Closeness to accepted answers", "与认可答案的接近度"),
     "refusal": Metric("share", -1, "Refusals", "拒绝回答"),
     "empty": Metric("share", -1, "Empty answers", "空白回答"),
     "repetition": Metric("share", -1, "Answers stuck in a loop", "重复循环的回答"),

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from evals.checks import passes
 from evals.report.speaker import Speaker
 from evals.report.verdict import gain
-from pipeline.records import Check, Message, ScoredItem, canonical_json
+from pipeline.dataset.suite import JsonSchema, Language, parse_check
+from pipeline.records import Check, EvalItem, Message, ScoredItem, canonical_json
 
 _SHOWN = 3
 
@@ -25,6 +27,7 @@ class Side(NamedTuple):
 
     text: str
     scores: list[str]
+    faults: list[str]
 
 
 class Example(NamedTuple):
@@ -65,16 +68,29 @@ def _example(scored: ScoredItem, say: Speaker) -> Example:
     return Example(
         earlier=turns[:-1],
         question=turns[-1].text if turns else "",
-        baseline=_side(scored.baseline_answer, scored.baseline, say),
-        candidate=_side(scored.candidate_answer, scored.candidate, say),
+        baseline=_side(scored.item, scored.baseline_answer, scored.baseline, say),
+        candidate=_side(scored.item, scored.candidate_answer, scored.candidate, say),
         reference=scored.item.reference,
     )
 
 
-def _side(answer: str, scores: dict[str, float], say: Speaker) -> Side:
+def _side(item: EvalItem, answer: str, scores: dict[str, float], say: Speaker) -> Side:
     shown = [f"{say.metric(name)}: {say.level(name, scores[name])}" for name in ("golden", "chrf") if name in scores]
-    shown += [say.metric(name) for name in ("refusal", "repetition", "pii_leak") if scores.get(name)]
-    return Side(answer, shown)
+    faults = [say.metric(name) for name in ("refusal", "repetition", "pii_leak") if scores.get(name)]
+    if answer.strip():
+        faults += [say("missed", rule=_rule(check, say)) for check in item.checks if not passes(check, answer)]
+    return Side(answer, shown, faults)
+
+
+def _rule(check: dict[str, JsonValue], say: Speaker) -> str:
+    rule = parse_check(check)
+    match rule:
+        case Language():
+            return say(f"rule_language_{rule.language}")
+        case JsonSchema():
+            return say("rule_json_schema")
+        case _:
+            return say(f"rule_{rule.kind}", **rule.model_dump(exclude={"kind"}))
 
 
 def _role(message: Message, say: Speaker) -> str:

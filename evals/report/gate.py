@@ -104,6 +104,8 @@ def _watched(check: Check, main: Sequence[ScoredItem], say: Speaker) -> Watched:
         note = say("could_be", bound=say.difference(check.metric, bound, signed=False))
     elif check.passed and check.low == check.high == 0 and check.smallest_effect is not None:
         note = say("no_case", effect=say.percent(check.smallest_effect))
+    if METRIC_NAMES[check.metric].unit == "log_ratio":
+        note = f"{say('length_note')} {note}".strip()
     allowed = say.difference(check.metric, check.margin, signed=False) if check.margin else say("allowed_nothing")
     return Watched(say.metric(check.metric), before, after, allowed, check.passed, note)
 

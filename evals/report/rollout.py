@@ -93,10 +93,16 @@ def _step(step: StepEvidence, report: RolloutReport, *, last: bool, say: Speaker
         state=state,
         state_told=say(f"step_{state}"),
         plot=interval_plot(comparable, say),
-        told=[(say.metric(check.metric), interval_told(check, say), check.passed) for check in others],
+        told=[(say.metric(check.metric), _told(check, say), check.passed) for check in others],
     )
 
 
 def _shares_axis(check: Check) -> bool:
-    known = METRIC_NAMES.get(check.metric)
-    return known is not None and known.unit == "share" and check.low is not None
+    """Differences between the arms do; a rate against its limit, and the split of the users, do not."""
+    return check.low is not None and check.metric in METRIC_NAMES and not check.metric.endswith("_limit")
+
+
+def _told(check: Check, say: Speaker) -> str:
+    if check.estimate is not None and check.metric.endswith("_limit"):
+        return say("limit_told", rate=say.percent(check.estimate), limit=say.percent(check.margin))
+    return interval_told(check, say)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from evals.metrics import Metric
+from evals.metrics import Metric, Unit
 from evals.report.texts import METRIC_NAMES, PII, TEXTS, Text
 
 Lang = Literal["en", "zh"]
@@ -61,7 +61,7 @@ class Speaker:
 
     def level(self, metric: str, value: float) -> str:
         """A mean score in words."""
-        match METRIC_NAMES[metric].unit:
+        match _unit(metric):
             case "share":
                 return self.percent(value)
             case "score":
@@ -70,13 +70,11 @@ class Speaker:
                 return f"×{math.exp(value):.1f}"
             case "nats":
                 return f"{value:+.2f}"
-            case "tokens":
-                return f"{value:.0f}"
 
     def difference(self, metric: str, value: float, *, signed: bool = True) -> str:
         """A difference of two means in words, such as `+31 points`."""
         number = self.bare(metric, value, signed=signed)
-        unit = METRIC_NAMES[metric].unit
+        unit = _unit(metric)
         if unit not in ("share", "score"):
             return number
         if self.lang == "zh":
@@ -85,7 +83,7 @@ class Speaker:
 
     def bare(self, metric: str, value: float, *, signed: bool = True) -> str:
         """The number of a difference without its unit."""
-        unit = METRIC_NAMES[metric].unit
+        unit = _unit(metric)
         if unit == "log_ratio":
             return f"×{math.exp(value):.2g}"
         if unit in ("share", "score"):
@@ -103,3 +101,8 @@ class Speaker:
         if self.lang == "zh":
             return f"{local.year}年{local.month}月{local.day}日" + (f" {local:%H:%M}" if time else "")
         return f"{local.day} {local:%B %Y}" + (f", {local:%H:%M}" if time else "")
+
+
+def _unit(metric: str) -> Unit:
+    """A metric that only the rollout's records know is told as a plain number."""
+    return METRIC_NAMES[metric].unit if metric in METRIC_NAMES else "nats"

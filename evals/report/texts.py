@@ -158,6 +158,17 @@ TEXTS: dict[str, Text] = {
     "role_user": Text("user", "用户"),
     "role_assistant": Text("assistant", "助手"),
     "role_tool": Text("tool", "工具"),
+    "missed": Text("Rule missed: {rule}", "未满足规则：{rule}"),
+    "rule_contains": Text("holds “{text}”", "包含“{text}”"),
+    "rule_not_contains": Text("is free of “{text}”", "不含“{text}”"),
+    "rule_starts_with": Text("opens with “{text}”", "以“{text}”开头"),
+    "rule_ends_with": Text("closes with “{text}”", "以“{text}”结尾"),
+    "rule_regex": Text("matches {pattern}", "符合 {pattern}"),
+    "rule_max_chars": Text("at most {limit:character/characters}", "不超过 {limit} 个字符"),
+    "rule_max_words": Text("at most {limit:word/words}", "不超过 {limit} 个词"),
+    "rule_language_en": Text("written in English", "使用英文"),
+    "rule_language_zh": Text("written in Chinese", "使用中文"),
+    "rule_json_schema": Text("has the agreed JSON form", "符合约定的 JSON 格式"),
     # Guardrails
     "watched_title": Text("What must not get worse", "不能变差的指标"),
     "watched_lead": Text("One of these alone keeps a version out.", "其中任何一项超标，新版本就不能上线。"),
@@ -171,6 +182,9 @@ TEXTS: dict[str, Text] = {
     "no_case": Text(
         "No case on either side. A change touching {effect} of users or more would probably have shown.",
         "两个版本都没有出现。若有 {effect} 以上的用户受影响，多半会被发现。",
+    ),
+    "length_note": Text(
+        "×2 means twice or half as long as the answers that users accepted.", "×2 表示比用户认可的回答长一倍或短一半。"
     ),
     "could_be": Text("May be worse by up to {bound}.", "最多可能变差 {bound}。"),
     # Certainty
@@ -275,6 +289,7 @@ TEXTS: dict[str, Text] = {
     "step_failed": Text("stopped here", "在此停止"),
     "step_open": Text("still collecting", "仍在收集"),
     "step_no_checks": Text("No comparison yet.", "尚无对比。"),
+    "limit_told": Text("{rate} (limit {limit})", "{rate}（上限 {limit}）"),
     "rollout_axis": Text("shaded: worse than allowed", "阴影：超出允许范围"),
     "rollout_sure": Text(
         "These lines are wider than usual on purpose: they stay true however often someone looks, so looking every few "
@@ -285,10 +300,10 @@ TEXTS: dict[str, Text] = {
 
 METRIC_NAMES: dict[str, Metric] = METRICS | {
     "hard_failure": Metric("share", -1, "Failed answers", "回答失败"),
-    "hard_failure_limit": Metric("share", -1, "Failed answers, against the limit", "回答失败（对照上限）"),
+    "hard_failure_limit": Metric("share", -1, "Failed answers, whoever is compared", "回答失败（绝对上限）"),
     "ttft_p90": Metric("share", -1, "Slow starts of an answer", "开始回答过慢"),
-    "ttft_limit": Metric("share", -1, "Slow starts, against the limit", "开始回答过慢（对照上限）"),
-    "output_tokens": Metric("tokens", -1, "Length of answers", "回答长度"),
+    "ttft_limit": Metric("share", -1, "Slow starts, whoever is compared", "开始回答过慢（绝对上限）"),
+    "output_length": Metric("share", -1, "Overlong answers", "回答过长"),
     "regeneration": Metric("share", -1, "Asked for another answer", "要求重新回答"),
     "thumb_down": Metric("share", -1, "Thumbs down", "差评"),
     "edit": Metric("share", -1, "Answers rewritten by users", "被用户改写"),

@@ -55,7 +55,8 @@ def why(decision: GateDecision, business: BusinessConfig, say: Speaker) -> list[
             key = f"why_primary_fails{suffix}" if check.role == "primary" else "why_guardrail_fails"
             told.append(say(key, metric=metric))
         elif check.role == "primary":
-            effect = say.difference(check.metric, check.margin + check.smallest_effect, signed=False)
+            beyond = check.margin if business.gate.goal == "better" else 0.0
+            effect = say.difference(check.metric, beyond + check.smallest_effect, signed=False)
             told.append(say("why_primary_open", metric=metric, effect=effect))
         else:
             told.append(say("why_guardrail_open", metric=metric))

@@ -1,0 +1,107 @@
+"""Intervals by user: honest with few users, the same for the same seed, and as powerful as they say."""
+
+import numpy as np
+import pytest
+from evals.stats import Interval, paired_interval, smallest_effect
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+
+def interval(differences: NDArray[np.float64], users: NDArray[np.int64], seed: int = 0) -> Interval:
+    return paired_interval(differences, users, confidence=0.95, samples=300, seed=seed)
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Rows:
+    """Differences of two to eight users, each with at least one."""
+    groups = draw(st.integers(2, 8))
+    extra = draw(st.lists(st.integers(0, groups - 1), max_size=20))
+    users = np.array([*range(groups), *extra])
+    values = draw(st.lists(st.floats(-1, 1, width=32), min_size=len(users), max_size=len(users)))
+    return np.array(values, dtype=np.float64), users
+
+
+@given(rows())
+def test_the_mean_over_items_lies_between_its_bounds(sample: Rows) -> None:
+    found = interval(*sample)
+    assert found.estimate == pytest.approx(sample[0].mean())
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.estimate + 1e-9
+    assert found.high >= found.estimate - 1e-9
+
+
+@given(rows())
+def test_swapping_the_sides_mirrors_the_interval(sample: Rows) -> None:
+    found, mirrored = interval(*sample), interval(-sample[0], sample[1])
+    assert found.low is not None
+    assert mirrored.high is not None
+    # The bootstrap draws the same users, so even its percentiles mirror.
+    assert mirrored.high == pytest.approx(-found.low, abs=1e-9)
+
+
+def test_same_seed_same_bounds() -> None:
+    rng = np.random.default_rng(1)
+    differences, users = rng.normal(size=60), np.arange(60) % 12
+    assert interval(differences, users, seed=5) == interval(differences, users, seed=5)
+
+
+def test_many_answers_of_one_user_are_one_voice() -> None:
+    """Repeating each user's answers tenfold adds no certainty."""
+    rng = np.random.default_rng(2)
+    differences, users = rng.normal(size=10), np.arange(10)
+    once = interval(differences, users)
+    tenfold = interval(np.tile(differences, 10), np.tile(users, 10))
+    assert once.low is not None
+    assert tenfold.low is not None
+    assert tenfold.low == pytest.approx(once.low)
+
+
+def test_one_user_has_no_interval() -> None:
+    found = interval(np.array([0.5, 0.4]), np.array([0, 0]))
+    assert (found.low, found.high, found.smallest_effect) == (None, None, None)
+
+
+def test_no_items_are_no_estimate() -> None:
+    with pytest.raises(ValueError, match="no differences"):
+        interval(np.array([]), np.array([], dtype=np.int64))
+
+
+def scores(rng: np.random.Generator, groups: int, effect: float) -> Rows:
+    """Shares of four checks kept, with users who differ, minus the same of the other side plus an effect."""
+    users = np.repeat(np.arange(groups), rng.integers(1, 6, size=groups))
+    base = np.clip(0.5 + rng.normal(0, 0.2, size=groups), 0, 1)
+    swing = rng.normal(0, 0.1, size=groups)
+    before, after = np.clip(base - swing / 2, 0, 1), np.clip(base + swing / 2 + effect, 0, 1)
+    return (rng.binomial(4, after[users]) - rng.binomial(4, before[users])) / 4, users
+
+
+@pytest.mark.parametrize("groups", [3, 6, 12, 40])
+def test_an_equal_side_rarely_looks_better(groups: int) -> None:
+    rng = np.random.default_rng(groups)
+    found = [interval(*scores(rng, groups, 0.0), seed=trial) for trial in range(400)]
+    looks_better = np.mean([one.low is not None and one.low > 0 for one in found])
+    assert looks_better <= 0.05
+
+
+def test_the_smallest_effect_is_found_with_four_fifths_chance() -> None:
+    rng = np.random.default_rng(3)
+    error, groups = 0.05, 25
+    effect = smallest_effect(error, groups, 0.95)
+    users = np.arange(groups)
+    hits = 0
+    for trial in range(400):
+        found = interval(rng.normal(effect, error * np.sqrt(groups), size=groups), users, seed=trial)
+        hits += found.low is not None and found.low > 0
+    assert 0.72 <= hits / 400 <= 0.88
+
+
+def test_no_difference_at_all_is_not_taken_for_certainty() -> None:
+    few, many = (interval(np.zeros(n), np.arange(n)) for n in (5, 200))
+    assert (few.low, few.high) == (0, 0)
+    assert few.smallest_effect == pytest.approx(1 - 0.2 ** (1 / 5))
+    assert many.smallest_effect is not None
+    assert many.smallest_effect < 0.01
