@@ -159,15 +159,15 @@ def _gate(
     _load_for_gate(config, services, version, snapshot_dir)
     baseline_version = services.registry.get(about.business, champion) if champion is not None else None
     base, adapters = _engine_urls(config)
-    key = settings.engine_key.get_secret_value() or None
+    key = settings.engine_key.get_secret_value()
     snapshot = read_snapshot(snapshot_dir)
     suite = load_suite(config.directory / about.suite) if about.suite else None
     result = step(run_eval, "gate")(
         make_items(snapshot, suite, about.gate.max_items, about.gate.seed),
-        Endpoint(adapters, baseline_version.serving_name, key)
+        Endpoint(url=adapters, model=baseline_version.serving_name, api_key=key)
         if baseline_version
-        else Endpoint(base, config.system.base_model.id, key),
-        Endpoint(adapters, version.serving_name, key),
+        else Endpoint(url=base, model=config.system.base_model.id, api_key=key),
+        Endpoint(url=adapters, model=version.serving_name, api_key=key),
         business=about.business,
         max_tokens=about.gate.max_tokens,
         max_pairs=about.gate.max_pairs,
