@@ -310,6 +310,21 @@ def load_config(directory: Path) -> Config:
     return Config(directory=directory, system=system, businesses=businesses)
 
 
+def load_business(path: Path) -> BusinessConfig:
+    """Read and check one file of `businesses/` by itself.
+
+    Raises:
+        ConfigError: there is no such file, or it holds wrong keys or values; names them all.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file; name one of a configuration's `businesses/`")
+    mistakes: list[str] = []
+    config = _read(path, BusinessConfig, mistakes)
+    if config is None:
+        raise ConfigError("\n".join(mistakes))
+    return config
+
+
 _Section = TypeVar("_Section", bound=Record)
 
 
