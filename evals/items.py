@@ -4,10 +4,10 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from pipeline.dataset.snapshot import Snapshot
 from pydantic import JsonValue
 
 from pipeline.clean.text import message_text
+from pipeline.dataset.snapshot import Rows, Snapshot
 from pipeline.dataset.suite import Suite, dump_check
 from pipeline.records import (
     EvalItem,
@@ -61,7 +61,7 @@ def _golden(suite: Suite) -> list[EvalItem]:
 def _rated(
     snapshot: Snapshot, split: Split, set_name: Literal["held_out", "recent"], rules: tuple[dict[str, JsonValue], ...]
 ) -> list[EvalItem]:
-    rows = snapshot.rows[split]
+    rows = snapshot.rows.get(split, Rows())
     # Preferences first: where a prompt also gave a plain target, the pair says more.
     ordered: Iterable[Example] = (*rows.preference, *rows.sft, *rows.unpaired)
     items: dict[str, EvalItem] = {}

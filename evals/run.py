@@ -1,7 +1,7 @@
 """Two endpoints answer the same items: same prompts, same seed, same decoding, side by side in time.
 
-Answers are kept as they come, so that an evaluation that was killed goes on where it was. The work folder holds
-scrubbed prompts' answers; it belongs to the business and is deleted with its reports.
+Answers are kept as they come, so that an evaluation that was killed goes on where it was. Such a file holds answers to
+one business's scrubbed prompts; it is safe to delete at any time.
 """
 
 import json
@@ -62,7 +62,8 @@ def run_eval(
         seed: sent with every request; at temperature 0 it only breaks ties.
         concurrency: requests in flight at once, over both endpoints: users are served by the same engines.
         on_progress: called with (done, total) requests, from one thread at a time.
-        work_dir: answers are kept in `answers.jsonl` there and not asked for again; None keeps nothing.
+        work_dir: answers are kept there, in a file for each pair of endpoints, and are not asked for again; None keeps
+            nothing.
         max_pairs: so many items with a rejected answer are also scored by log-probabilities, which needs vLLM.
         client: for other transports than HTTP.
 
@@ -72,7 +73,8 @@ def run_eval(
     """
     decoding: dict[str, JsonValue] = {"temperature": 0, "seed": seed, "max_tokens": max_tokens, "stream": False}
     jobs = _jobs(items, (baseline, candidate), decoding, max_pairs)
-    answers = _Answers(work_dir)
+    gate = content_id([business, baseline.url, baseline.model, candidate.url, candidate.model])
+    answers = _Answers(work_dir / f"{business}-{gate[:16]}.jsonl" if work_dir else None)
     owned = client or httpx.Client(timeout=_TIMEOUT_S, limits=httpx.Limits(max_connections=max(concurrency, 1)))
     try:
         _run(jobs, answers, owned, decoding, concurrency, on_progress or (lambda done, total: None))
@@ -195,14 +197,13 @@ def _scored(
 class _Answers:
     """Answers by request key: in memory, and line by line in a file."""
 
-    def __init__(self, work_dir: Path | None) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, Any] = {}
         self._file = None
-        if work_dir is None:
+        if path is None:
             return
-        work_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = work_dir / "answers.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         complete = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
         for line in complete.splitlines():
             record = json.loads(line)

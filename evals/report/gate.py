@@ -34,7 +34,7 @@ def render_gate_report(
     manifest: SnapshotManifest,
     *,
     business: BusinessConfig,
-    version: int,
+    version: int | None,
     baseline_version: int | None,
     generated_at: datetime,
 ) -> str:
@@ -43,7 +43,7 @@ def render_gate_report(
     Args:
         decision: what was decided on `result`.
         manifest: of the snapshot that the candidate was trained on.
-        version: the candidate's number in the registry.
+        version: the candidate's number in the registry; None where two endpoints were compared by hand.
         baseline_version: the number of the version in service; None for the base model.
         generated_at: aware; shown in the business's time zone.
     """
@@ -51,16 +51,15 @@ def render_gate_report(
     primary = next(check for check in decision.checks if check.role == "primary")
     main = [scored for scored in result.items if scored.item.set_name != "recent"]
     scored = [item for item in main if primary.metric in item.baseline and primary.metric in item.candidate]
-    baseline = say("base_model") if baseline_version is None else say("version_n", version=str(baseline_version))
-    names = {"version": str(version), "baseline": baseline}
+    names = _names(decision, version, baseline_version, say)
     return render(
         "gate.html",
         say=say,
-        title=say("gate_title", version=str(version)),
+        title=say("gate_title", candidate=names["candidate"]),
         business=business,
         decision=decision,
-        baseline=baseline,
-        candidate=say("version_n", version=str(version)),
+        baseline=names["baseline"],
+        candidate=names["candidate"],
         headline=headline(decision, business, say, names),
         lead=lead(main, manifest, say),
         why=why(decision, business, say),
@@ -90,6 +89,15 @@ def render_gate_report(
         ),
         generated=say("generated", at=f"{say.date(generated_at)} ({business.timezone})"),
     )
+
+
+def _names(decision: GateDecision, version: int | None, baseline_version: int | None, say: Speaker) -> dict[str, str]:
+    """What both sides are called; `version` only where the candidate has a number."""
+    if version is None:
+        return {"baseline": decision.baseline, "candidate": decision.candidate}
+    number = str(version)
+    baseline = say("base_model") if baseline_version is None else say("version_n", version=str(baseline_version))
+    return {"version": number, "baseline": baseline, "candidate": say("version_n", version=number)}
 
 
 def _watched(check: Check, main: Sequence[ScoredItem], say: Speaker) -> Watched:

@@ -21,7 +21,8 @@ def headline(decision: GateDecision, business: BusinessConfig, say: Speaker, nam
             key = "reject_guardrail"
         case Verdict.INCONCLUSIVE:
             key = "inconclusive"
-    return say(key, **names)
+    told = say(key, **names)
+    return told[:1].upper() + told[1:]
 
 
 def lead(main: Sequence[ScoredItem], manifest: SnapshotManifest, say: Speaker) -> str:
@@ -64,6 +65,8 @@ def why(decision: GateDecision, business: BusinessConfig, say: Speaker) -> list[
 
 
 def next_step(decision: GateDecision, business: BusinessConfig, say: Speaker, names: dict[str, str]) -> str:
+    if "version" not in names:
+        return say("next_compared")
     if decision.verdict is not Verdict.PROMOTE:
         return say("next_stay", **names)
     share = say.percent(business.rollout.steps[0].share)
