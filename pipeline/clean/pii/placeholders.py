@@ -1,0 +1,278 @@
+"""Personal data replaced by placeholders that mean the same thing through a whole conversation.
+
+`<PHONE_1>` stands for one value, however it is written, in every prompt, answer, edit and comment of a session, so
+that prompt, chosen and rejected still fit together. A value found once is replaced wherever it stands in the session,
+also where the detector missed it. If anything goes wrong with a record, there is no record.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from urllib.parse import unquote
+
+import regex
+from pydantic import JsonValue
+
+from pipeline.clean.pii.checks import compact
+from pipeline.clean.pii.patterns import PatternDetector
+from pipeline.clean.pii.spans import NAMES, PiiDetector, Span, fold, resolve
+from pipeline.clean.pii.structure import Piece, Place, Unscrubbable, Visit, map_json, map_message, map_text
+from pipeline.clean.text import is_system, message_text, normalise
+from pipeline.records import Message
+
+logger = logging.getLogger(__name__)
+
+_BATCH = 256
+_ROUNDS = 4
+_PATTERNS = PatternDetector()
+_URL = regex.compile(r"\b(?:https?|ftp|wss?)://[^\s<>\"'，。；、）】》]+", regex.IGNORECASE)
+_BARE_VALUE = regex.compile(r"[\"']\s*:\s*$")
+_VALUE_BEFORE = ("", "=", ":", "(", "[", ",", "{", " ", "\t")
+_VALUE_AFTER = ("", ",", ")", "]", "}", ";", " ", "\n")
+_SPOKEN = str.maketrans("〇零一二三四五六七八九幺壹", "0012345678911")
+_NO_NAMES = frozenset({Place.FIXED, Place.CODE, Place.KEY, Place.NUMBER})
+
+
+@dataclass(frozen=True)
+class Texts:
+    """All of one record that a person wrote or was shown, still as it was."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[dict[str, JsonValue], ...]
+    answer: Message
+    notes: tuple[str | None, ...]
+    """Edits, comments and reasons."""
+
+
+@dataclass(frozen=True)
+class Scrubbed:
+    """The same without personal data, and how many distinct values of each entity were replaced."""
+
+    texts: Texts
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class ScrubFailure:
+    """Why a record could not be scrubbed; holds no text of a user."""
+
+    detail: str
+
+
+Findings: TypeAlias = Mapping[str, Sequence[Span] | None]
+"""Scanned text to its spans; None where the detector failed."""
+
+
+def find_all(turns: Iterable[Texts], detector: PiiDetector, fixed: frozenset[str]) -> Findings:
+    """Ask the detector about every distinct text once, in batches; a batch that fails is repeated text by text."""
+    queue = list(dict.fromkeys(piece.scanned for texts in turns for piece in _pieces(texts, fixed)))
+    findings: dict[str, Sequence[Span] | None] = {}
+    for first in range(0, len(queue), _BATCH):
+        batch = queue[first : first + _BATCH]
+        try:
+            findings |= dict(zip(batch, _asked(detector, batch), strict=True))
+        except Exception as error:  # whatever a detector raises: the texts it choked on must not pass
+            logger.warning("The detector of personal data failed on a batch (%s); asking text by text", type(error))
+            findings |= {text: _asked_alone(detector, text) for text in batch}
+    return findings
+
+
+def scrub_conversation(
+    turns: Sequence[Texts], findings: Findings, fixed: frozenset[str] = frozenset()
+) -> list[Scrubbed | ScrubFailure]:
+    """The records of one session in their order in time, with one set of placeholders for all of them.
+
+    Args:
+        turns: each record's texts.
+        findings: what `find_all` gave for them.
+        fixed: system prompts that are the business's own text; names in them stay.
+    """
+    session = _Session(_known_values(turns, findings, fixed))
+    results: list[Scrubbed | ScrubFailure] = []
+    for texts in turns:
+        try:
+            results.append(_scrub(texts, _Scrubber(session, findings), fixed))
+        except Exception as error:  # fail closed: a record passes only if all of this went well
+            reason = str(error) if isinstance(error, Unscrubbable | _Leak) else type(error).__name__
+            results.append(ScrubFailure(reason))
+    return results
+
+
+class _Leak(Exception):
+    """Something that must be gone is not."""
+
+
+@dataclass
+class _Session:
+    """Placeholders given so far; the only state, and it lives as long as one `scrub_conversation`."""
+
+    known: dict[str, str]
+    placeholders: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        longest_first = sorted(self.known, key=lambda value: (-len(value), value))
+        borders = (_bordered(value) for value in longest_first)
+        self.sweep = regex.compile("|".join(borders)) if self.known else None
+
+    def placeholder(self, entity: str, value: str) -> str:
+        key = (entity, _canonical(entity, value))
+        if key not in self.placeholders:
+            number = sum(entity == other for other, _ in self.placeholders) + 1
+            self.placeholders[key] = f"<{entity}_{number}>"
+        return self.placeholders[key]
+
+
+class _Scrubber:
+    """Replaces in the pieces of one record and remembers which placeholders it needed."""
+
+    def __init__(self, session: _Session, findings: Findings) -> None:
+        self._session = session
+        self._findings = findings
+        self.used: set[str] = set()
+
+    def __call__(self, piece: Piece) -> str:
+        spans = _piece_spans(piece, self._findings)
+        if self._session.sweep and piece.place not in (Place.FIXED, Place.KEY):
+            matches = self._session.sweep.finditer(piece.text)
+            spans += [Span(m.start(), m.end(), self._session.known[m.group()]) for m in matches]
+        spans = resolve(piece.text, spans)
+        if piece.place is Place.NUMBER:
+            return self._use(spans[0].entity, piece.text) if spans else piece.text
+        text = piece.text
+        for _ in range(_ROUNDS):
+            if not spans:
+                return text
+            text = self._replaced(Piece(text, piece.place), spans)
+            # What stood behind the replaced value may have hidden another one.
+            spans = [s for s in _PATTERNS([text])[0] if s.entity not in NAMES]
+        raise _Leak("patterns are still found after replacing")
+
+    def _replaced(self, piece: Piece, spans: list[Span]) -> str:
+        text = piece.text
+        urls = [match.span() for match in _URL.finditer(text)] if spans else []
+        parts: list[str] = []
+        at = 0
+        for span in spans:
+            placeholder = self._use(span.entity, text[span.start : span.end])
+            if any(start < span.end and span.start < end for start, end in urls):
+                placeholder = placeholder.replace("<", "%3C").replace(">", "%3E")
+            elif _is_bare_literal(piece, span):
+                placeholder = f'"{placeholder}"'
+            parts += [text[at : span.start], placeholder]
+            at = span.end
+        return "".join([*parts, text[at:]])
+
+    def _use(self, entity: str, value: str) -> str:
+        placeholder = self._session.placeholder(entity, value)
+        self.used.add(placeholder)
+        return placeholder
+
+
+def _scrub(texts: Texts, scrubber: _Scrubber, fixed: frozenset[str]) -> Scrubbed:
+    clean = _map_texts(texts, scrubber, fixed)
+    entities = [placeholder[1:].rsplit("_", 1)[0] for placeholder in scrubber.used]
+    return Scrubbed(clean, {entity: entities.count(entity) for entity in sorted(set(entities))})
+
+
+def _map_texts(texts: Texts, visit: Visit, fixed: frozenset[str]) -> Texts:
+    def place(message: Message) -> Place:
+        return Place.FIXED if message_text(message) in fixed and is_system(message) else Place.PROSE
+
+    tools = (map_json(tool, visit, Place.FIXED) for tool in texts.tools)
+    return Texts(
+        messages=tuple(map_message(message, visit, place(message)) for message in texts.messages),
+        tools=tuple(tool for tool in tools if isinstance(tool, dict)),
+        answer=map_message(texts.answer, visit),
+        notes=tuple(None if note is None else map_text(note, visit, Place.PROSE) for note in texts.notes),
+    )
+
+
+def _pieces(texts: Texts, fixed: frozenset[str]) -> list[Piece]:
+    """What there is to look at; nothing of a record that `_scrub` will refuse."""
+    pieces: list[Piece] = []
+
+    def note(piece: Piece) -> str:
+        pieces.append(piece)
+        return piece.text
+
+    try:
+        _map_texts(texts, note, fixed)
+    except Exception as error:  # scrubbing it will fail in the same way, and say so
+        logger.debug("A record cannot be looked into (%s)", type(error))
+        return []
+    return pieces
+
+
+def _asked(detector: PiiDetector, batch: list[str]) -> list[Sequence[Span]]:
+    found = detector(batch)
+    for text, spans in zip(batch, found, strict=True):
+        if any(not 0 <= span.start < span.end <= len(text) for span in spans):
+            raise ValueError("the detector gave a span outside the text")
+    return list(found)
+
+
+def _asked_alone(detector: PiiDetector, text: str) -> Sequence[Span] | None:
+    try:
+        return _asked(detector, [text])[0]
+    except Exception:  # as above; None makes every record that holds the text fail
+        return None
+
+
+def _piece_spans(piece: Piece, findings: Findings) -> list[Span]:
+    found = findings[piece.scanned]
+    if found is None:
+        raise _Leak("the detector failed on a text of this record")
+    lead = len(piece.lead)
+    shifted = (Span(max(0, s.start - lead), s.end - lead, s.entity) for s in found if s.end > lead)
+    return [s for s in shifted if s.entity not in NAMES or piece.place not in _NO_NAMES]
+
+
+def _known_values(turns: Sequence[Texts], findings: Findings, fixed: frozenset[str]) -> dict[str, str]:
+    """Every value found in the session that is long enough to be looked for elsewhere, and its entity."""
+    known: dict[str, str] = {}
+    for piece in (piece for texts in turns for piece in _pieces(texts, fixed)):
+        if findings.get(piece.scanned):
+            for span in _piece_spans(piece, findings):
+                value = piece.text[span.start : span.end]
+                if _is_distinctive(value) and known.get(value, "PERSON") in NAMES:
+                    known[value] = span.entity
+    return known
+
+
+def _is_distinctive(value: str) -> bool:
+    if any("\u3400" <= char <= "\u9fff" for char in value):
+        return len(value) >= 2
+    return len(value) >= 3 and (value[0].isupper() or (len(value) >= 5 and not value.isalpha()))
+
+
+def _bordered(value: str) -> str:
+    before = r"(?<![A-Za-z0-9])" if value[0].isascii() and value[0].isalnum() else ""
+    after = r"(?![A-Za-z0-9])" if value[-1].isascii() and value[-1].isalnum() else ""
+    return before + str(regex.escape(value)) + after
+
+
+def _canonical(entity: str, value: str) -> str:
+    """The same for all ways to write one value."""
+    plain = fold(unquote(value)).text
+    if entity == "PHONE":
+        return _phone_digits(plain)
+    if entity in NAMES or entity in ("EMAIL", "ADDRESS"):
+        return normalise(plain).casefold()
+    return plain if entity in ("SECRET", "IP", "MAC") else compact(plain)
+
+
+def _phone_digits(value: str) -> str:
+    number = regex.split(r"转|ext|x", value.translate(_SPOKEN), maxsplit=1, flags=regex.IGNORECASE)[0]
+    digits = "".join(char for char in number if char.isdigit())
+    return digits[-11:] if regex.fullmatch(r"(?:00)?861\d{10}", digits) else digits
+
+
+def _is_bare_literal(piece: Piece, span: Span) -> bool:
+    """Whether a number stands in code or JSON without quotes, where `<PHONE_1>` would be no value."""
+    line = piece.text[piece.text.rfind("\n", 0, span.start) + 1 : span.start]
+    after = piece.text[span.end : span.end + 1]
+    if piece.place is Place.PROSE:
+        return bool(_BARE_VALUE.search(line)) and after not in ('"', "'")
+    quoted = line.count('"') % 2 or line.count("'") % 2
+    return piece.place is Place.CODE and not quoted and line[-1:] in _VALUE_BEFORE and after in _VALUE_AFTER

@@ -1,0 +1,106 @@
+"""Spans of personal data, and the folding that lets one set of patterns see every width and script of digits."""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+NAMES = frozenset({"PERSON", "LOCATION"})
+"""Entities that a language model finds, at a measured rate; all others come from patterns."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Characters `start` to `end` (exclusive) of a text are an `entity`."""
+
+    start: int
+    end: int
+    entity: str
+
+
+PiiDetector: TypeAlias = Callable[[Sequence[str]], list[list[Span]]]
+"""Texts to the spans of each: in order, not overlapping. It may raise; the caller then drops what it asked about."""
+
+
+def make_detector(language: Literal["en", "zh"]) -> PiiDetector:
+    """The real detector of a language, with its models loaded (seconds, and some hundred MB for English)."""
+    from pipeline.clean.pii.detector import PresidioDetector
+
+    return PresidioDetector(language)
+
+
+def _fold_table() -> dict[int, str]:
+    table = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+    for code in range(0x20000):
+        digit = unicodedata.digit(chr(code), None) if unicodedata.category(chr(code)) == "Nd" else None
+        if digit is not None:
+            table[code] = str(digit)
+    table |= dict.fromkeys(map(ord, "\u00a0\u2002\u2003\u2009\u202f\u3000"), " ")
+    table |= dict.fromkeys(map(ord, "‐‑‒–—―−﹣"), "-")
+    return table
+
+
+_FOLD = _fold_table()
+_INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff")
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A text in ASCII width without invisible characters, and the way back to the original's offsets."""
+
+    text: str
+    origins: tuple[int, ...] | None
+    """Original offset of each character and of the end; None when offsets are the same."""
+
+    def restore(self, span: Span) -> Span:
+        """The span in the original text; invisible characters inside belong to it."""
+        if self.origins is None:
+            return span
+        return Span(self.origins[span.start], self.origins[span.end - 1] + 1, span.entity)
+
+
+def fold(text: str) -> Folded:
+    """Full-width forms, foreign digits, dashes and spaces become ASCII one to one; invisible characters go.
+
+    NFKC would do the first part too, but changes lengths, and offsets must lead back.
+    """
+    if _INVISIBLE.isdisjoint(text):
+        return Folded(text if text.isascii() else text.translate(_FOLD), None)
+    origins = [at for at, char in enumerate(text) if char not in _INVISIBLE]
+    kept = "".join(text[at] for at in origins)
+    return Folded(kept.translate(_FOLD), (*origins, len(text)))
+
+
+def resolve(text: str, spans: Iterable[Span]) -> list[Span]:
+    """Spans in order, none overlapping another, together covering all that was found.
+
+    Overlapping patterns become one span of the longest one's entity, so that no rest of a value is left over. A name
+    gives way to a pattern and keeps what remains of it when that holds a letter.
+    """
+    found = sorted(set(spans), key=lambda s: (s.start, -s.end, s.entity in NAMES, s.entity))
+    firm: list[Span] = []
+    for span in (s for s in found if s.entity not in NAMES):
+        last = firm[-1] if firm else None
+        if last is None or span.start >= last.end:
+            firm.append(span)
+        else:
+            longer = max(last, span, key=lambda s: s.end - s.start)
+            firm[-1] = Span(last.start, max(last.end, span.end), longer.entity)
+    taken = bytearray(len(text))
+    for span in firm:
+        taken[span.start : span.end] = b"\x01" * (span.end - span.start)
+    names: list[Span] = []
+    for span in sorted((s for s in found if s.entity in NAMES), key=lambda s: (s.start - s.end, s.start, s.entity)):
+        for start, end in _free_runs(taken, span):
+            if any(char.isalpha() for char in text[start:end]):
+                names.append(Span(start, end, span.entity))
+        taken[span.start : span.end] = b"\x01" * (span.end - span.start)
+    return sorted(firm + names, key=lambda s: s.start)
+
+
+def _free_runs(taken: bytearray, span: Span) -> Iterable[tuple[int, int]]:
+    at = span.start
+    while (start := taken.find(0, at, span.end)) >= 0:
+        end = taken.find(1, start, span.end)
+        at = span.end if end < 0 else end
+        yield start, at

@@ -1,0 +1,179 @@
+"""Cleaning in its order: encoding, use, delivery and messages, quality, personal data, the golden suite.
+
+What is cheap comes first, and what needs the text as it was comes before the personal data goes. For each interaction
+there comes out exactly one clean record or one reason.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from pipeline.clean.pii.placeholders import Findings, ScrubFailure, Texts, find_all, scrub_conversation
+from pipeline.clean.pii.spans import PiiDetector
+from pipeline.clean.quality import delivery_fault, faults_before_scrubbing, message_fault
+from pipeline.clean.text import comparison_key, is_system, last_user_text, message_text, repair_json, repair_text
+from pipeline.records import Choice, CleanRecord, Dropped, DropReason, FeedbackKind, Message, RatedInteraction, Signal
+
+_SHARED_BY = 3
+"""A system prompt that so many users got is the business's text; the names in it are nobody's personal data."""
+_ABOUT_THE_TURN = frozenset({FeedbackKind.REGENERATE, FeedbackKind.ABORT})
+_STRENGTH = (FeedbackKind.EDIT, FeedbackKind.CHOICE, FeedbackKind.OUTCOME, FeedbackKind.THUMB, FeedbackKind.RATING)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A rated interaction whose quality passed, with its texts repaired and not yet scrubbed."""
+
+    rated: RatedInteraction
+    texts: Texts
+    signals: tuple[Signal, ...]
+    """Those about the rated choice; `texts.notes` holds, for each, its value if that is free text, and its reason."""
+
+
+def clean_records(
+    rated: Sequence[RatedInteraction], detector: PiiDetector, golden: frozenset[str]
+) -> tuple[list[CleanRecord], list[Dropped]]:
+    """Clean one business's rated interactions; each gives one record or one reason.
+
+    Where a request asked for several answers and users rated more than one, the record is about the one with the
+    strongest signal (edit, choice, outcome, thumb, rating, others; then the latest).
+
+    Args:
+        rated: in any order; the result is in order of time.
+        detector: finds personal data. What it fails on is dropped as `SCRUB_FAILED`, never passed.
+        golden: `comparison_key` of the last user message of each golden item.
+    """
+    drafts: list[_Draft] = []
+    dropped: list[Dropped] = []
+    for one in sorted(rated, key=lambda r: (r.interaction.started_at, r.interaction.interaction_id)):
+        made = _draft(one, golden)
+        if isinstance(made, Dropped):
+            dropped.append(made)
+        else:
+            drafts.append(made)
+    fixed = _shared_system_prompts(drafts)
+    findings = find_all((draft.texts for draft in drafts), detector, fixed)
+    records: list[CleanRecord] = []
+    for session in _by_session(drafts):
+        for cleaned in _scrub_session(session, findings, fixed):
+            if isinstance(cleaned, Dropped):
+                dropped.append(cleaned)
+            else:
+                records.append(cleaned)
+    return sorted(records, key=lambda r: (r.at, r.interaction_id)), dropped
+
+
+def _draft(rated: RatedInteraction, golden: frozenset[str]) -> _Draft | Dropped:
+    interaction = rated.interaction
+    if not rated.signals and rated.replaced_by is None and interaction.regenerates is None:
+        return _drop(rated, DropReason.NO_FEEDBACK)
+    if fault := delivery_fault(interaction):
+        return _drop(rated, *fault)
+    request = {key: repair_json(value) for key, value in interaction.request.items()}
+    if mistake := message_fault(request.get("messages")):
+        return _drop(rated, DropReason.BAD_MESSAGES, mistake)
+    choice = _rated_choice(rated)
+    if choice is None:
+        return _drop(rated, DropReason.EMPTY_SIDE, "no such answer")
+    signals = tuple(s for s in rated.signals if s.choice_index == choice.index or s.kind in _ABOUT_THE_TURN)
+    messages = _objects(request.get("messages"))
+    texts = Texts(messages, _objects(request.get("tools")), _answer(choice), tuple(_notes(signals)))
+    prompt = "\n".join(map(message_text, messages))
+    if fault := faults_before_scrubbing(texts.answer, _edit(signals, texts.notes), prompt, signals, choice):
+        return _drop(rated, *fault)
+    if comparison_key(last_user_text(messages)) in golden:
+        return _drop(rated, DropReason.GOLDEN)
+    return _Draft(rated, texts, signals)
+
+
+def _rated_choice(rated: RatedInteraction) -> Choice | None:
+    def strength(signal: Signal) -> tuple[int, float]:
+        weakness = _STRENGTH.index(signal.kind) if signal.kind in _STRENGTH else len(_STRENGTH)
+        return -weakness, signal.occurred_at.timestamp()
+
+    about = [signal for signal in rated.signals if signal.kind not in _ABOUT_THE_TURN]
+    index = max(about, key=strength).choice_index if about else 0
+    return next((choice for choice in rated.interaction.choices if choice.index == index), None)
+
+
+def _answer(choice: Choice) -> Message:
+    repaired = repair_json(choice.message)
+    assert isinstance(repaired, dict)
+    return {"role": "assistant", **repaired}
+
+
+def _notes(signals: Sequence[Signal]) -> list[str | None]:
+    notes: list[str | None] = []
+    for signal in signals:
+        free = signal.kind in (FeedbackKind.EDIT, FeedbackKind.COMMENT) and isinstance(signal.value, str)
+        notes += [repair_text(str(signal.value)) if free else None]
+        notes += [None if signal.reason is None else repair_text(signal.reason)]
+    return notes
+
+
+def _edit(signals: Sequence[Signal], notes: Sequence[str | None]) -> str | None:
+    """The text of the latest edit."""
+    edits = [
+        (s.occurred_at, at) for at, s in enumerate(signals) if s.kind is FeedbackKind.EDIT and notes[2 * at] is not None
+    ]
+    return notes[2 * max(edits)[1]] if edits else None
+
+
+def _shared_system_prompts(drafts: Sequence[_Draft]) -> frozenset[str]:
+    users: defaultdict[str, set[str]] = defaultdict(set)
+    for draft in drafts:
+        for message in filter(is_system, draft.texts.messages):
+            users[message_text(message)].add(draft.rated.interaction.user_key or draft.rated.interaction.session)
+    return frozenset(text for text, keys in users.items() if text and len(keys) >= _SHARED_BY)
+
+
+def _by_session(drafts: Sequence[_Draft]) -> list[list[_Draft]]:
+    sessions: defaultdict[tuple[str, str], list[_Draft]] = defaultdict(list)
+    for draft in drafts:
+        sessions[draft.rated.interaction.business, draft.rated.interaction.session].append(draft)
+    return list(sessions.values())
+
+
+def _scrub_session(drafts: Sequence[_Draft], findings: Findings, fixed: frozenset[str]) -> list[CleanRecord | Dropped]:
+    results = scrub_conversation([draft.texts for draft in drafts], findings, fixed)
+    return [
+        _drop(draft.rated, DropReason.SCRUB_FAILED, result.detail)
+        if isinstance(result, ScrubFailure)
+        else _record(draft, result.texts, result.counts)
+        for draft, result in zip(drafts, results, strict=True)
+    ]
+
+
+def _record(draft: _Draft, texts: Texts, counts: Mapping[str, int]) -> CleanRecord:
+    interaction = draft.rated.interaction
+    values = texts.notes[0::2]
+    reasons = texts.notes[1::2]
+    signals = (
+        signal.model_copy(update={"value": signal.value if value is None else value, "reason": reason})
+        for signal, value, reason in zip(draft.signals, values, reasons, strict=True)
+    )
+    return CleanRecord(
+        interaction_id=interaction.interaction_id,
+        business=interaction.business,
+        session=interaction.session,
+        user_key=interaction.user_key,
+        model_version=interaction.model_version,
+        at=interaction.started_at,
+        messages=texts.messages,
+        tools=texts.tools,
+        answer=texts.answer,
+        edited=_edit(draft.signals, texts.notes),
+        signals=tuple(signals),
+        replaced_by=draft.rated.replaced_by,
+        pii_counts=dict(counts),
+    )
+
+
+def _objects(value: JsonValue) -> tuple[Message, ...]:
+    return tuple(item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
+
+
+def _drop(rated: RatedInteraction, reason: DropReason, detail: str = "") -> Dropped:
+    return Dropped(interaction_id=rated.interaction.interaction_id, reason=reason, detail=detail)
