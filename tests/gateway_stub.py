@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,7 @@ class RunningGateway:
         return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
 
 
+@cache
 def business(key: str) -> BusinessConfig:
     """A business with everything at its default."""
     return BusinessConfig(

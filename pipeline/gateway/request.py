@@ -1,8 +1,8 @@
 """What a completion request asks, and the bytes that are dispatched for it. Pure.
 
 Only the fields that the gateway changes are decoded; the value of every other field is passed on byte for byte. The one
-exception is a body with half a surrogate pair (`"\\ud83d"`): that is no Unicode text, engines fail on it, and it becomes
-U+FFFD.
+exception is a body with half a surrogate pair (`"\\ud83d"`): that is no Unicode text, engines fail on it, and it
+becomes U+FFFD.
 """
 
 import json

@@ -1,0 +1,261 @@
+"""What a gateway knows and keeps: ids, keys, routes, barred candidates, session arms."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pipeline.config import BurstConfig, EngineConfig
+from pipeline.control import open_control
+from pipeline.errors import ConfigError, DataError
+from pipeline.gateway.arms import LIFE, ArmStore, SessionArm, SessionArms
+from pipeline.gateway.auth import KeyRing, create_key, list_keys, revoke_key
+from pipeline.gateway.guard import Guard
+from pipeline.gateway.ids import Ids
+from pipeline.gateway.routes import RouteTable
+from pipeline.gateway.routing import Assignment
+from pipeline.gateway.tasks import ArmSync
+from pipeline.records import Arm, Route, Routes, Target
+from sqlalchemy import Engine
+from tests.gateway_stub import BASE, canary, gateway_config
+
+NOW = datetime(2026, 3, 1, 10, tzinfo=UTC)
+ENGINE = "http://127.0.0.1:9"
+CANDIDATE = "support-v2-abcdef01"
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Engine:
+    return open_control(f"sqlite:///{tmp_path / 'control.db'}")
+
+
+# ids
+
+
+@given(st.integers(0, 2**47 * 1_000_000))
+def test_an_interaction_id_is_a_uuid7_with_its_time(now_ns: int) -> None:
+    parsed = uuid.UUID(Ids("salt", clock_ns=lambda: now_ns).new_interaction("support"))
+    assert (parsed.version, parsed.variant) == (7, uuid.RFC_4122)
+    assert parsed.int >> 80 == now_ns // 1_000_000
+
+
+def test_ids_of_one_process_sort_by_time_and_are_distinct() -> None:
+    times = iter(range(10**18, 10**18 + 1000 * 10_000, 10_000))
+    ids = Ids("salt", clock_ns=lambda: next(times))
+    made = [ids.new_interaction("support") for _ in range(1000)]
+    assert len(set(made)) == 1000
+    assert made == sorted(made)
+
+
+def test_an_id_tells_whose_it_is_to_every_gateway_with_the_salt() -> None:
+    made = [Ids("salt").new_interaction("support") for _ in range(200)]
+    assert all(Ids("salt").belongs(one, "support") for one in made)
+    assert not any(Ids("salt").belongs(one, "sales") for one in made)
+    assert not any(Ids("other").belongs(one, "support") for one in made)
+
+
+@given(st.text(max_size=40))
+def test_any_text_may_be_asked_about(text: str) -> None:
+    assert not Ids("salt").belongs(text, "support")
+
+
+def test_keys_of_users_differ_between_businesses_and_parts_do_not_run_together() -> None:
+    ids = Ids("salt")
+    assert ids.user_key("support", "u") != ids.user_key("sales", "u")
+    assert ids.session("support", "ab", "c") != ids.session("support", "a", "bc")
+    assert ids.user_key("support", "u\ud800")
+
+
+# keys
+
+
+def test_a_key_works_until_it_is_revoked_and_is_stored_as_a_hash(database: Engine) -> None:
+    key = create_key(database, "app", ["support", "sales", "support"], NOW)
+    assert key.startswith("tk-")
+    ring = KeyRing(list_keys(database))
+    found = ring.find(f"Bearer {key}".encode())
+    assert found is not None
+    assert (found.name, found.businesses, found.created_at.replace(tzinfo=UTC)) == ("app", ("sales", "support"), NOW)
+    assert key not in repr(list_keys(database))
+    for wrong in (b"", b"Bearer ", b"Bearer tk-x", key.encode(), f"Basic {key}".encode()):
+        assert ring.find(wrong) is None
+    revoke_key(database, "app", NOW)
+    revoke_key(database, "app", NOW + timedelta(days=1))
+    ring.replace(list_keys(database))
+    assert ring.find(f"Bearer {key}".encode()) is None
+    assert list_keys(database)[0].revoked_at == NOW.replace(tzinfo=None)
+
+
+def test_impossible_keys_are_refused(database: Engine) -> None:
+    create_key(database, "app", ["support"], NOW)
+    for name, businesses in (("app", ["support"]), ("", ["support"]), ("b", []), ("c", ["../x"])):
+        with pytest.raises(ConfigError):
+            create_key(database, name, businesses, NOW)
+    with pytest.raises(ConfigError, match="nobody"):
+        revoke_key(database, "nobody", NOW)
+
+
+# routes
+
+
+def table(folder: Path) -> RouteTable:
+    engines = (
+        EngineConfig(name="base", url=ENGINE, serves="base"),
+        EngineConfig(name="adapters", url="http://127.0.0.1:8", serves="adapters"),
+    )
+    return RouteTable(gateway_config(folder, engines), folder / "gateway")
+
+
+def test_a_fresh_gateway_serves_the_base_model_where_it_is(tmp_path: Path) -> None:
+    route = table(tmp_path).route("support")
+    assert route is not None
+    assert route.stable == Target(model=BASE, version=None, replicas=(ENGINE,))
+    assert table(tmp_path).route("nobody") is None
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 6), max_size=8))
+def test_the_highest_generation_wins_whatever_the_order(
+    tmp_path_factory: pytest.TempPathFactory, generations: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("g")
+    routes = table(folder)
+    for generation in generations:
+        routes.put(canary(ENGINE, generation=generation, salt=f"r{generation}"))
+    for known in (routes, table(folder)):
+        assert known.routes.generation == max(generations, default=-1)
+
+
+def test_a_torn_routes_file_is_no_reason_not_to_start(tmp_path: Path) -> None:
+    table(tmp_path).put(canary(ENGINE))
+    (tmp_path / "gateway" / "routes.json").write_text('{"generation": 1')
+    assert table(tmp_path).routes.generation == -1
+
+
+@pytest.mark.parametrize(
+    ("model", "version"),
+    [
+        ("sales-v2-abcdef01", 2),
+        ("support-v2-abcdef01", 3),
+        ("support-v2-ABCDEF01", 2),
+        ("support-v2-abcdef01/..", 2),
+        ("other-base", None),
+        (BASE, 2),
+    ],
+)
+def test_a_route_to_what_is_not_the_business_own_is_refused(tmp_path: Path, model: str, version: int | None) -> None:
+    routes = table(tmp_path)
+    bad = Route(business="support", stable=Target(model=model, version=version, replicas=(ENGINE,)))
+    with pytest.raises(DataError, match="support"):
+        routes.put(Routes(generation=5, routes=(bad,)))
+    assert routes.routes.generation == -1
+
+
+def test_a_rolled_back_candidate_stays_away_over_restarts_until_routes_drop_it(tmp_path: Path) -> None:
+    routes = table(tmp_path)
+    routes.put(canary(ENGINE, generation=1))
+    assert routes.roll_back("support") == CANDIDATE
+    assert routes.roll_back("sales") is None
+    again = table(tmp_path)
+    again.put(canary(ENGINE, generation=2, share=0.3))
+    assert again.guard.is_barred("support", CANDIDATE)
+    again.put(canary(ENGINE, generation=3, candidate=False))
+    again.put(canary(ENGINE, generation=4))
+    assert not again.guard.is_barred("support", CANDIDATE)
+    assert not table(tmp_path).guard.is_barred("support", CANDIDATE)
+
+
+# guard
+
+
+@given(st.lists(st.floats(0, 30), min_size=1, max_size=20))
+def test_only_a_burst_trips(gaps: list[float]) -> None:
+    guard = Guard(BurstConfig(failures=3, within_s=10))
+    times: list[float] = []
+    now = 0.0
+    for gap in gaps:
+        now += gap
+        times.append(now)
+        trip = guard.failed("support", CANDIDATE, NOW + timedelta(seconds=now))
+        burst = len(times) >= 3 and timedelta(seconds=now) - timedelta(seconds=times[-3]) <= timedelta(seconds=10)
+        assert (trip is not None) == burst
+        if trip is not None:
+            assert guard.is_barred("support", CANDIDATE)
+            assert not guard.is_barred("sales", CANDIDATE)
+            assert guard.trips() == (trip,)
+            assert guard.failed("support", CANDIDATE, NOW + timedelta(seconds=now)) is None
+            return
+    assert not guard.is_barred("support", CANDIDATE)
+
+
+# session arms
+
+
+def session_arm(session: str, arm: Arm = Arm.CANDIDATE, *, at: datetime = NOW, salt: str = "r1") -> SessionArm:
+    return SessionArm("support", session, Assignment(salt, arm, 0.1), True, at)
+
+
+@pytest.mark.anyio
+async def test_arms_survive_a_restart_and_are_shared_the_first_one_stands(database: Engine) -> None:
+    store = ArmStore(database)
+    one, other = SessionArms(), SessionArms()
+    sync_one, sync_other = ArmSync(one, store, lambda: NOW), ArmSync(other, store, lambda: NOW)
+    one.remember(session_arm("s1"))
+    await sync_one.once()
+    other.remember(session_arm("s1", Arm.STABLE))
+    other.remember(session_arm("s2", Arm.CONTROL))
+    await sync_other.once()
+    await sync_one.once()
+    for arms in (one, other):
+        assert arms.find("support", "s1", NOW) == Assignment("r1", Arm.CANDIDATE, 0.1)
+        assert arms.find("support", "s2", NOW) == Assignment("r1", Arm.CONTROL, 0.1)
+        assert arms.find("sales", "s1", NOW) is None
+    restarted = SessionArms()
+    await ArmSync(restarted, store, lambda: NOW).once()
+    assert restarted.find("support", "s1", NOW) == Assignment("r1", Arm.CANDIDATE, 0.1)
+
+
+@pytest.mark.anyio
+async def test_a_conversation_is_over_after_its_life(database: Engine) -> None:
+    store = ArmStore(database)
+    arms = SessionArms()
+    arms.remember(session_arm("s1"))
+    await ArmSync(arms, store, lambda: NOW).once()
+    later = NOW + LIFE + timedelta(seconds=1)
+    assert arms.find("support", "s1", later) is None
+    assert store.find_living("support", "s1", NOW) is not None
+    assert store.find_living("support", "s1", later) is None
+    await ArmSync(arms, store, lambda: later + timedelta(days=1)).purge()
+    assert store.since(NOW - LIFE, 10) == []
+
+
+def test_memory_is_bounded_and_says_that_it_let_go() -> None:
+    arms = SessionArms(capacity=2)
+    for session in ("s1", "s2"):
+        arms.remember(session_arm(session))
+    assert not arms.overflowed
+    arms.find("support", "s1", NOW)
+    arms.remember(session_arm("s3"))
+    assert arms.overflowed
+    assert arms.find("support", "s2", NOW) is None
+    assert arms.find("support", "s1", NOW) is not None
+
+
+@pytest.mark.anyio
+async def test_a_database_that_fails_loses_no_assignment(database: Engine, tmp_path: Path) -> None:
+    arms = SessionArms()
+    arms.remember(session_arm("s1"))
+    broken = open_control(f"sqlite:///{tmp_path / 'broken.db'}")
+    with broken.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE session_arms")
+    with pytest.raises(Exception, match="session_arms"):
+        await ArmSync(arms, ArmStore(broken), lambda: NOW).once()
+    await ArmSync(arms, ArmStore(database), lambda: NOW).once()
+    assert ArmStore(database).find_living("support", "s1", NOW) == session_arm("s1")
