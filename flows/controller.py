@@ -17,7 +17,7 @@ from pipeline.config import BusinessConfig, Config
 from pipeline.errors import PipelineError
 from pipeline.events.lake import read_events
 from pipeline.gateway.guard import Trip
-from pipeline.records import Routes, StepEvidence
+from pipeline.records import ModelVersion, Routes, StepEvidence
 from pipeline.registry.base import ModelRegistry
 from pipeline.rollout.guardrails import Evidence
 from pipeline.rollout.ledger import Request
@@ -72,6 +72,7 @@ class Controller:
         adapters_dir: Path,
         push_routes: Callable[[Routes], None],
         read_trips: Callable[[], Sequence[Trip]],
+        validate: Callable[[Path, ModelVersion], None],
         clock: Callable[[], datetime],
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -80,6 +81,7 @@ class Controller:
             servers: by the engines' names in the configuration.
             push_routes: gives a table to all gateways; raises `PipelineError` when one did not take it.
             read_trips: from all gateways.
+            validate: refuses an adapter's folder, by `ServingError`, that engines cannot serve rightly.
             clock: for calls from people; `tick` is told the time.
             interrupted: whether something urgent waits; engines are then left for the next tick.
         """
@@ -89,13 +91,15 @@ class Controller:
         self._versions = VersionBook(registry)
         self.fleet = Fleet(config.system.engines, servers, registry, adapters_dir)
         self._publisher = Publisher(config, store, self.fleet, self._versions, push_routes)
-        self._desk = Desk(config, registry, self._versions, store, self.fleet, self._publisher)
+        self._desk = Desk(config, registry, self._versions, store, self.fleet, self._publisher, validate)
         self._events_dir = events_dir
         self._read_trips = read_trips
         self._clock = clock
         self._interrupted = interrupted
         self.seen: dict[str, Seen] = {}
         self.problems: dict[str, str] = {}
+        self._told: dict[str, str] = {}
+        """Problems of the tick before: what lasts is logged once."""
 
     # What people call
 
@@ -154,7 +158,7 @@ class Controller:
 
     def tick(self, now: datetime) -> None:
         """Look at everything once and bring it a step nearer to what it must be."""
-        self.problems = {}
+        self._told, self.problems = self.problems, {}
         trips: Sequence[Trip] = ()
         with self._surviving("gateways"):
             trips = self._read_trips()
@@ -210,15 +214,18 @@ class Controller:
         )
 
     def _evidence(self, canary: Canary, business: BusinessConfig, now: datetime) -> Evidence:
-        events = read_events(self._events_dir, canary.business, canary.started_at, now)
-        return arm_evidence(
-            events.interactions,
-            events.feedback,
-            salt=canary.salt,
-            candidate_model=self._publisher.target(canary.business, canary.candidate).model,
-            since=canary.step_started_at,
-            max_ttft_ms=business.rollout.max_ttft_p90_ms,
-        )
+        """What users have shown; nothing when the event log cannot be read, so that the step's time-out still comes."""
+        with self._surviving(f"{canary.business}: evidence"):
+            events = read_events(self._events_dir, canary.business, canary.started_at, now)
+            return arm_evidence(
+                events.interactions,
+                events.feedback,
+                salt=canary.salt,
+                candidate_model=self._publisher.target(canary.business, canary.candidate).model,
+                since=canary.step_started_at,
+                max_ttft_ms=business.rollout.max_ttft_p90_ms,
+            )
+        return Evidence(salt=canary.salt, since=canary.step_started_at)
 
     # What follows from the ledgers
 
@@ -247,7 +254,8 @@ class Controller:
             yield
         except PipelineError as error:
             self.problems[where] = str(error)
-            log.warning("%s: %s", where, error)
+            if self._told.get(where) != str(error):
+                log.warning("%s: %s", where, error)
 
 
 if __name__ == "__main__":

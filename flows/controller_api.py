@@ -21,8 +21,10 @@ from pathlib import Path
 import uvicorn
 from pipeline.config import Config, Settings, load_config, load_settings
 from pipeline.errors import ConfigError, PipelineError, RegistryError
+from pipeline.records import ModelVersion
 from pipeline.rollout.store import RolloutStore
 from pipeline.services import connect
+from pipeline.serving.validate import validate_adapter
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -178,15 +180,22 @@ def build(config: Config, settings: Settings, loop: Loop) -> Controller:
     services = connect(config, settings)
     gateway = config.system.gateway
     gateways = Gateways((f"http://{gateway.host}:{gateway.admin_port}",), settings.admin_key.get_secret_value())
+    adapters_dir = config.state_dir / "adapters"
+    max_rank = min(engine.max_rank for engine in config.system.engines if engine.serves != "base")
+
+    def validate(folder: Path, version: ModelVersion) -> None:
+        validate_adapter(folder, config.system.base_model.path, version.adapter.base, max_rank, adapters_dir)
+
     return Controller(
         config,
         services.registry,
         services.servers,
         RolloutStore(services.control),
         events_dir=config.state_dir / "events",
-        adapters_dir=config.state_dir / "adapters",
+        adapters_dir=adapters_dir,
         push_routes=gateways.push,
         read_trips=gateways.trips,
+        validate=validate,
         clock=lambda: datetime.now(UTC),
         interrupted=loop.is_woken,
     )

@@ -1,9 +1,10 @@
 """Deals with what is asked for in the registry: reads it, checks it, grants or refuses it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 
-from pipeline.config import BusinessConfig, Config, SystemConfig
+from pipeline.config import BusinessConfig, Config
 from pipeline.errors import PipelineError
 from pipeline.records import ModelVersion, Verdict
 from pipeline.registry.base import ModelRegistry
@@ -11,7 +12,6 @@ from pipeline.rollout.ledger import Request, record_decision
 from pipeline.rollout.requests import read_request
 from pipeline.rollout.state import Action, Steady, canary_of, previous_of, return_to, stable_of, start
 from pipeline.rollout.store import RolloutStore, Stored
-from pipeline.serving.validate import validate_adapter
 
 from flows.fleet import Fleet
 from flows.publisher import Publisher
@@ -29,6 +29,7 @@ class Desk:
         store: RolloutStore,
         fleet: Fleet,
         publisher: Publisher,
+        validate: Callable[[Path, ModelVersion], None],
     ) -> None:
         self._config = config
         self._registry = registry
@@ -36,6 +37,7 @@ class Desk:
         self._store = store
         self._fleet = fleet
         self._publisher = publisher
+        self._validate = validate
 
     def read(self, business: BusinessConfig, now: datetime) -> Request | None:
         """What somebody asked for and may have; what they may not have is refused here.
@@ -135,12 +137,11 @@ class Desk:
                 f"it was trained on {adapter.base.id} revision {adapter.base.revision}, and engines serve "
                 f"{served.id} revision {served.revision}; train it anew"
             )
-        room, max_rank = _limits(self._config.system)
+        room = min(engine.max_adapters for engine in self._config.system.engines if engine.serves != "base")
         try:
             if len({*needed_versions(self._config, self._store, self._versions), version.serving_name}) > room:
                 return f"engines have room for {room} adapters and all of it is in use; raise `max_adapters`"
-            folder = self._registry.fetch(version, self._fleet.adapters_dir)
-            validate_adapter(folder, adapter.base, max_rank=max_rank)
+            self._validate(self._registry.fetch(version, self._fleet.adapters_dir), version)
         except PipelineError as error:
             return str(error)
         return None
@@ -158,9 +159,3 @@ def needed_versions(config: Config, store: RolloutStore, versions: VersionBook) 
 
 def _approved(version: ModelVersion) -> bool:
     return version.gate == Verdict.PROMOTE or bool(version.override)
-
-
-def _limits(system: SystemConfig) -> tuple[int, int]:
-    """Adapters and rank that every engine can take."""
-    engines = [engine for engine in system.engines if engine.serves != "base"]
-    return min(engine.max_adapters for engine in engines), min(engine.max_rank for engine in engines)

@@ -67,6 +67,8 @@ class World:
         self.servers = {str(engine["name"]): FakeServer(str(engine["url"])) for engine in engines}
         self.gateway = FakeGateway()
         self.now = MORNING
+        self.broken: set[int] = set()
+        """Versions whose files no engine can serve rightly."""
         self.crash_at: int | None = None
         """Number of the call to crash at; None never. Even numbers crash before the call acts, odd ones after."""
         self.calls = 0
@@ -87,9 +89,14 @@ class World:
             adapters_dir=state / "adapters",
             push_routes=Fragile(self.gateway, self).push,
             read_trips=Fragile(self.gateway, self).trips,
+            validate=self.validate,
             clock=lambda: self.now,
         )
         return self.controller
+
+    def validate(self, folder: Path, version: ModelVersion) -> None:
+        if version.version in self.broken:
+            raise ServingError(f"version {version.version}: its tensors hold nan")
 
     def tick(self, minutes: float = 0) -> None:
         """Let time pass, and the controller look."""

@@ -133,6 +133,15 @@ def test_an_adapter_of_another_lineage_never_reaches_an_engine(
     assert all(not server.loaded for server in world.servers.values())
 
 
+def test_a_broken_adapter_never_reaches_an_engine(world: World) -> None:
+    world.broken = {world.publish_version().version}
+    world.registry.alias["promote"] = 1
+    world.tick()
+    world.tick()
+    assert "nan" in world.registry.tags[1]["rollout_refused"]
+    assert all(server.loads == 0 for server in world.servers.values())
+
+
 def test_an_engine_that_says_yes_and_serves_the_base_gets_no_traffic(world: World) -> None:
     world.publish_version()
     for server in world.servers.values():
@@ -242,6 +251,17 @@ def test_without_traffic_a_canary_holds_and_is_rolled_back_at_its_time_out(world
     world.tick(minutes=3)
     assert isinstance(state(world), Steady)
     assert "timed out" in world.registry.tags[2]["rollout_why"]
+
+
+def test_an_event_log_that_cannot_be_read_is_no_evidence_and_no_excuse(world: World) -> None:
+    in_canary(world)
+    lake = world.config.state_dir / "events" / "lake" / "support" / "2026-03-10"
+    lake.mkdir(parents=True)
+    (lake / "torn.parquet").write_bytes(b"no parquet")
+    world.tick()
+    assert "support: evidence" in world.controller.problems
+    world.tick(minutes=61)
+    assert isinstance(state(world), Steady)
 
 
 def test_a_gateway_s_alarm_rolls_back_and_an_old_one_does_not(world: World) -> None:

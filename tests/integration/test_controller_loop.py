@@ -1,0 +1,246 @@
+"""The controller as a process sees it: killed anywhere it ends in the same state, and people reach it over HTTP."""
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flows.controller_api import Loop, make_app, report_token
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pipeline.config import Settings
+from pipeline.rollout.state import Steady
+from starlette.testclient import TestClient
+from tests.controller_world import Crash, World
+
+SECRETS = Settings(user_salt="salt", admin_key="admin", webhook_secret="hook", report_secret="reports")
+ADMIN = {"Authorization": "Bearer admin"}
+
+
+def _promote(world: World) -> None:
+    world.publish_version()
+    world.registry.alias["promote"] = len(world.registry.all)
+
+
+def _good_traffic(world: World) -> None:
+    world.talk()
+
+
+def _bad_traffic(world: World) -> None:
+    world.talk(status=500, choices=(), stream_end="upstream_error")
+
+
+def _refused_wish(world: World) -> None:
+    world.publish_version("reject")
+    world.registry.alias["champion"] = len(world.registry.all)
+
+
+def _back_to_the_first(world: World) -> None:
+    world.registry.alias["rollback"] = 1
+
+
+def _nothing(world: World) -> None: ...
+
+
+STORY: tuple[Callable[[World], None], ...] = (
+    _promote,
+    _good_traffic,
+    _good_traffic,  # version 1 is promoted
+    _promote,
+    _good_traffic,
+    _good_traffic,  # version 2 is promoted
+    _refused_wish,
+    _promote,
+    _bad_traffic,  # version 4 is rolled back
+    _back_to_the_first,
+    _nothing,
+)
+
+
+def _play(world: World, crashes: Sequence[int | None]) -> dict[str, Any]:
+    """The story, with a crash at one call of each chapter; a new process goes on every time."""
+    for happening, crash_at in zip(STORY, crashes, strict=True):
+        happening(world)
+        world.calls = 0
+        world.crash_at = crash_at
+        for look in range(3):
+            try:
+                world.tick(minutes=0 if look else 6)
+            except Crash:
+                world.crash_at = None
+                world.new_controller()
+    for _ in range(2):  # a new process waits anew before it unloads what nobody needs
+        world.tick(minutes=2)
+    return world.outcome()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return _play(World(tmp_path_factory.mktemp("undisturbed")), [None] * len(STORY))
+
+
+def test_the_story_is_what_it_says(undisturbed: dict[str, Any]) -> None:
+    assert undisturbed["state"].stable == 1
+    assert undisturbed["aliases"] == {"champion": 1}
+    actions = [action for _, action, _ in undisturbed["audit"]]
+    assert actions == [
+        *("start", "advance", "promote"),
+        *("start", "advance", "promote"),
+        *("refuse", "start", "roll_back", "roll_back"),
+    ]
+    assert undisturbed["owed"] == ()
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.integers(0, 50), min_size=len(STORY), max_size=len(STORY)))
+def test_killed_at_any_call_and_started_again_it_ends_in_the_same_state(
+    undisturbed: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, crashes: list[int]
+) -> None:
+    assert _play(World(tmp_path_factory.mktemp("crash")), crashes) == undisturbed
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def woken() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def client(world: World, woken: threading.Event) -> Iterator[TestClient]:
+    app = make_app(world.controller, SECRETS, woken.set, now_s=lambda: 1_800_000_000.0)
+    with TestClient(app) as client:
+        yield client
+
+
+def _delivery(body: bytes, at: int = 1_800_000_000, secret: str = "hook") -> dict[str, str]:
+    digest = hmac.new(secret.encode(), f"d1.{at}.".encode() + body, hashlib.sha256).digest()
+    return {
+        "X-MLflow-Delivery-Id": "d1",
+        "X-MLflow-Timestamp": str(at),
+        "X-MLflow-Signature": "v1," + base64.b64encode(digest).decode(),
+    }
+
+
+def test_a_signed_webhook_wakes_the_loop_and_nothing_else_does(client: TestClient, woken: threading.Event) -> None:
+    body = json.dumps({"entity": "model_version_alias", "action": "created", "data": {"alias": "promote"}}).encode()
+    good = _delivery(body)
+    for headers, sent in (
+        ({}, body),
+        (_delivery(body, secret="guess"), body),
+        (_delivery(body, at=1_800_000_000 - 301), body),
+        (good | {"X-MLflow-Timestamp": "soon"}, body),
+        (good, body + b" "),
+    ):
+        assert client.post("/webhook/mlflow", content=sent, headers=headers).status_code == 401
+    assert not woken.is_set()
+    assert client.post("/webhook/mlflow", content=body, headers=good).status_code == 202
+    assert woken.is_set()
+
+
+def test_routes_and_commands_need_the_admin_key(client: TestClient) -> None:
+    command = {"business": "support", "actor": "bo", "reason": "complaints"}
+    for headers in ({}, {"Authorization": "Bearer guess"}):
+        assert client.get("/routes", headers=headers).status_code == 401
+        for path in ("/rollback", "/pause", "/resume"):
+            assert client.post(path, json=command, headers=headers).status_code == 401
+
+
+def test_a_person_rolls_back_over_http_and_the_gateway_has_it_before_the_answer(
+    client: TestClient, world: World
+) -> None:
+    _promote(world)
+    world.tick()
+    command = {"business": "support", "actor": "bo", "reason": "complaints"}
+    paused = client.post("/pause", json=command, headers=ADMIN)
+    assert paused.json()["state"]["kind"] == "paused"
+    assert client.post("/resume", json=command, headers=ADMIN).json()["state"]["kind"] == "canary"
+    status = client.get("/status").json()["businesses"]["support"]
+    assert status["state"] == "canary"
+    assert status["canary"] | {"started_at": 0, "step_started_at": 0, "deadline": 0, "checks": 0} == {
+        "version": 1,
+        "share": 0.5,
+        "step": 1,
+        "steps": 2,
+        "started_at": 0,
+        "step_started_at": 0,
+        "deadline": 0,
+        "paused_by": None,
+        "users": {"candidate": 0, "control": 0, "needed": 10},
+        "checks": 0,
+    }
+    answer = client.post("/rollback", json=command, headers=ADMIN)
+    assert answer.status_code == 200
+    assert world.gateway.route("support").candidate is None
+    assert client.get("/routes", headers=ADMIN).json() == world.gateway.routes.model_dump(mode="json")
+    assert client.get("/status").json()["businesses"]["support"]["last_decision"]["reason"] == "complaints"
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        ({"business": "kefu", "actor": "bo", "reason": "x"}, 404, "no business 'kefu'"),
+        ({"business": "support", "actor": "bo"}, 422, "reason"),
+        ({"business": "support", "actor": "bo", "reason": "x", "to": 3}, 422, "to"),
+    ],
+)
+def test_a_wrong_command_says_what_is_wrong(
+    client: TestClient, command: dict[str, Any], status: int, said: str
+) -> None:
+    answer = client.post("/rollback", json=command, headers=ADMIN)
+    assert answer.status_code == status
+    assert said in answer.json()["error"]
+
+
+def test_a_gateway_that_did_not_hear_a_rollback_is_an_error_and_not_a_silence(client: TestClient, world: World) -> None:
+    _promote(world)
+    world.tick()
+    world.gateway.down = True
+    command = {"business": "support", "actor": "bo", "reason": "complaints"}
+    assert client.post("/rollback", json=command, headers=ADMIN).status_code == 502
+    assert isinstance(world.store.read("support").state, Steady)
+
+
+def test_reports_open_with_their_business_s_token_only(client: TestClient, world: World) -> None:
+    folder = world.config.state_dir / "reports" / "support"
+    folder.mkdir(parents=True)
+    (folder / "rollout-v1.html").write_text("<h1>Version 1</h1>", encoding="utf-8")
+    (folder.parent / "secret.html").write_text("secret", encoding="utf-8")
+    token = report_token("reports", "support")
+    page = client.get("/reports/support/rollout-v1.html", params={"token": token})
+    assert (page.status_code, page.text) == (200, "<h1>Version 1</h1>")
+    assert page.headers["content-type"].startswith("text/html")
+    for path, wrong in (
+        ("/reports/support/rollout-v1.html", ""),
+        ("/reports/support/rollout-v1.html", report_token("reports", "kefu")),
+        ("/reports/kefu/rollout-v1.html", token),
+    ):
+        assert client.get(path, params={"token": wrong}).status_code == 403
+    for name in ("rollout-v2.html", "..%2Fsecret.html", "%2e%2e"):
+        assert client.get(f"/reports/support/{name}", params={"token": token}).status_code == 404
+
+
+def test_the_loop_ticks_when_it_is_woken_and_survives_a_tick_that_fails() -> None:
+    loop, ticks = Loop(poll_s=3600), threading.Semaphore(0)
+
+    def tick(_now: datetime) -> None:
+        ticks.release()
+        raise ValueError("nobody thought of this")
+
+    thread = threading.Thread(target=loop.run, args=(tick,), daemon=True)
+    thread.start()
+    assert ticks.acquire(timeout=30)
+    loop.wake()
+    assert ticks.acquire(timeout=30)
+    loop.stop()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
