@@ -256,6 +256,10 @@ class Controller:
             self.problems[where] = str(error)
             if self._told.get(where) != str(error):
                 log.warning("%s: %s", where, error)
+        except Exception as error:  # A mistake of ours in one business must not stop a rollback of another.
+            self.problems[where] = f"unexpected: {error!r}"
+            if self._told.get(where) != self.problems[where]:
+                log.exception("%s: unexpected", where)
 
 
 if __name__ == "__main__":

@@ -102,6 +102,8 @@ class World:
         """Let time pass, and the controller look."""
         self.now += timedelta(minutes=minutes)
         self.controller.tick(self.now)
+        unexpected = [problem for problem in self.controller.problems.values() if problem.startswith("unexpected")]
+        assert not unexpected, unexpected
 
     def publish_version(self, gate: str = "promote", **adapter: Any) -> ModelVersion:
         """Register one more adapter."""

@@ -257,7 +257,7 @@ def test_an_event_log_that_cannot_be_read_is_no_evidence_and_no_excuse(world: Wo
     in_canary(world)
     lake = world.config.state_dir / "events" / "lake" / "support" / "2026-03-10"
     lake.mkdir(parents=True)
-    (lake / "torn.parquet").write_bytes(b"no parquet")
+    (lake / "gone.parquet").symlink_to(lake / "nowhere")
     world.tick()
     assert "support: evidence" in world.controller.problems
     world.tick(minutes=61)
