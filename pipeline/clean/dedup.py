@@ -37,8 +37,8 @@ def drop_duplicates(records: Sequence[CleanRecord], threshold: float) -> tuple[l
     """Keep the first of each set of duplicates in order of time, but one that was rated before one that wasn't.
 
     Duplicates have the same system prompt, and questions, answers and edits that are each near: a greeting or a
-    canned answer makes no duplicates of different questions. The sides of a regeneration belong together: neither is
-    a duplicate of the other, and they go only together. The order of `records` doesn't matter.
+    canned answer makes no duplicates of different questions. The sides of a regeneration or a choice belong together:
+    neither is a duplicate of the other, and they go only together. The order of `records` doesn't matter.
     """
     ordered = sorted(records, key=lambda r: (not r.signals, r.at, r.interaction_id))
     keys = {record.interaction_id: (_system_key(record), *_parts(record)) for record in ordered}
@@ -46,7 +46,7 @@ def drop_duplicates(records: Sequence[CleanRecord], threshold: float) -> tuple[l
     taken: set[Parts] = set()
     kept: list[CleanRecord] = []
     dropped: list[Dropped] = []
-    for group in _regeneration_groups(ordered):
+    for group in _compared_groups(ordered):
         own = [keys[record.interaction_id] for record in group]
         if all(key in taken or not taken.isdisjoint(neighbours[key]) for key in own):
             reasons = (DropReason.EXACT_DUPLICATE if key in taken else DropReason.NEAR_DUPLICATE for key in own)
@@ -82,8 +82,8 @@ def _neighbours(keys: Sequence[Parts], threshold: float) -> dict[Parts, set[Part
     return neighbours
 
 
-def _regeneration_groups(ordered: Sequence[CleanRecord]) -> Iterable[list[CleanRecord]]:
-    """Records joined by `replaced_by`, in the order of the first of each group."""
+def _compared_groups(ordered: Sequence[CleanRecord]) -> Iterable[list[CleanRecord]]:
+    """Records joined by a regeneration or a choice, in the order of the first of each group."""
     leader = {record.interaction_id: record.interaction_id for record in ordered}
 
     def lead(name: str) -> str:
@@ -92,8 +92,9 @@ def _regeneration_groups(ordered: Sequence[CleanRecord]) -> Iterable[list[CleanR
         return name
 
     for record in ordered:
-        if record.replaced_by in leader:
-            leader[lead(record.replaced_by)] = lead(record.interaction_id)
+        for other in (record.replaced_by, *(signal.over for signal in record.signals)):
+            if other in leader:
+                leader[lead(other)] = lead(record.interaction_id)
     groups: defaultdict[str, list[CleanRecord]] = defaultdict(list)
     for record in ordered:
         groups[lead(record.interaction_id)].append(record)

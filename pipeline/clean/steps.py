@@ -47,8 +47,9 @@ def clean_records(
     """
     drafts: list[_Draft] = []
     dropped: list[Dropped] = []
+    not_chosen = frozenset(signal.over for one in rated for signal in one.signals if signal.over is not None)
     for one in sorted(rated, key=lambda r: (r.interaction.started_at, r.interaction.interaction_id)):
-        made = _draft(one, golden)
+        made = _draft(one, golden, not_chosen)
         if isinstance(made, Dropped):
             dropped.append(made)
         else:
@@ -65,9 +66,11 @@ def clean_records(
     return sorted(records, key=lambda r: (r.at, r.interaction_id)), dropped
 
 
-def _draft(rated: RatedInteraction, golden: frozenset[str]) -> _Draft | Dropped:
+def _draft(rated: RatedInteraction, golden: frozenset[str], not_chosen: frozenset[str]) -> _Draft | Dropped:
+    """Take an interaction that somebody spoke about, be it by asking for another answer or by choosing another."""
     interaction = rated.interaction
-    if not rated.signals and rated.replaced_by is None and interaction.regenerates is None:
+    spoken_of = rated.replaced_by is not None or interaction.interaction_id in not_chosen
+    if not rated.signals and not spoken_of and interaction.regenerates is None:
         return _drop(rated, DropReason.NO_FEEDBACK)
     if fault := delivery_fault(interaction):
         return _drop(rated, *fault)
@@ -115,10 +118,8 @@ def _notes(signals: Sequence[Signal]) -> list[str | None]:
 
 def _edit(signals: Sequence[Signal], notes: Sequence[str | None]) -> str | None:
     """The text of the latest edit."""
-    edits = [
-        (s.occurred_at, at) for at, s in enumerate(signals) if s.kind is FeedbackKind.EDIT and notes[2 * at] is not None
-    ]
-    return notes[2 * max(edits)[1]] if edits else None
+    edits = [at for at, s in enumerate(signals) if s.kind is FeedbackKind.EDIT and notes[2 * at] is not None]
+    return notes[2 * max(edits, key=lambda at: signals[at].occurred_at)] if edits else None
 
 
 def _shared_system_prompts(drafts: Sequence[_Draft]) -> frozenset[str]:

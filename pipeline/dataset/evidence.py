@@ -6,8 +6,6 @@ An outcome weighs more than an edit, an edit more than a vote; equals that disag
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pydantic import JsonValue
-
 from pipeline.clean.text import message_text
 from pipeline.dataset.edits import EditKind, classify_edit
 from pipeline.records import CleanRecord, DropReason, FeedbackKind, Message, Signal, canonical_json
@@ -109,9 +107,3 @@ def _sign(signal: Signal) -> int:
             return 1 if stars >= 4 else -1 if stars <= 2 else 0
         case _:
             return 0
-
-
-def choice_over(value: JsonValue) -> str | None:
-    """The interaction that a choice was made over."""
-    over = value.get("over") if isinstance(value, dict) else None
-    return over if isinstance(over, str) else None

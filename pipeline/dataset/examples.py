@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from pipeline.clean.text import message_text
 from pipeline.dataset.edits import EditKind, difference
-from pipeline.dataset.evidence import Judged, choice_over, judge
+from pipeline.dataset.evidence import Judged, judge
 from pipeline.records import (
     CleanRecord,
     Dropped,
@@ -109,10 +109,9 @@ def _pairs_of_choices(draft: _Draft) -> None:
     latest: dict[tuple[str, str], dict[str | None, tuple[datetime, str]]] = defaultdict(dict)
     for one in draft.by_id.values():
         for signal in one.said:
-            over = choice_over(signal.value) if signal.kind is FeedbackKind.CHOICE else None
-            if over not in draft.by_id or over == one.id:
+            if signal.over is None or signal.over not in draft.by_id or signal.over == one.id:
                 continue
-            users = latest[min(one.id, over), max(one.id, over)]
+            users = latest[min(one.id, signal.over), max(one.id, signal.over)]
             says = (signal.occurred_at, one.id)
             users[signal.user_key] = max(says, users.get(signal.user_key, says))
     for ids, users in latest.items():

@@ -174,6 +174,12 @@ class Signal(Record):
     occurred_at: AwareDatetime
     event_ids: tuple[str, ...]
 
+    @property
+    def over(self) -> str | None:
+        """The interaction that a choice was made over; None for every other signal."""
+        over = self.value.get("over") if self.kind is FeedbackKind.CHOICE and isinstance(self.value, dict) else None
+        return over if isinstance(over, str) else None
+
 
 class RatedInteraction(Record):
     """An interaction with all that was finally said about it."""
