@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from examples.demo.users import VisitResult, canary_traffic, count, plan_visits,
 from examples.demo.visits import Intent, Quirk, Visit
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pipeline.clean.dedup import drop_duplicates
 from pipeline.clean.text import comparison_key, message_text
 from pipeline.collect.join import join_feedback
-from pipeline.dataset.examples import build_examples
+from pipeline.config import load_config
+from pipeline.dataset.build import build_rows
 from pipeline.dataset.suite import load_suite
 from pipeline.errors import DataError
 from pipeline.records import CleanRecord, FeedbackKind, PreferenceExample, SftExample, content_id
@@ -28,7 +31,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from tests.builders import a_feedback, an_interaction
+from tests.builders import NOON, a_feedback, an_interaction
 
 ROOT = Path(__file__).resolve().parents[2]
 SUPPORT, KEFU = load_content("support"), load_content("kefu")
@@ -305,17 +308,20 @@ def test_a_night_gives_enough_rows_even_when_the_model_obeys_nobody(content: Con
     plan = plan_visits(content, seed=1)
     gateway = ScriptedGateway(content, lambda prompt, number: f"{RAMBLE[content.business]}{number}")
     results = gateway.night(plan)
-    examples, _ = build_examples(gateway.records(), min_users=1)
+    kept, _ = drop_duplicates(gateway.records(), threshold=0.8)
+    dataset = load_config(ROOT / "examples" / "demo" / "configs").business(content.business).dataset
+    rows, _ = build_rows(kept, content.business, dataset, NOON + timedelta(seconds=1))
     tally = count(content, plan, results)
 
     assert (tally.errors, tally.obeyed) == (0, 0)
     assert 200 <= tally.requests <= 270
-    # The held-out tenth, the cap, and questions that stand on both sides of the split take up to a third.
-    assert sum(isinstance(row, SftExample) for row in examples) >= 80 * 1.5
-    assert sum(isinstance(row, PreferenceExample) for row in examples) >= 60 * 1.4
+    assert sum(isinstance(row, SftExample) for row in rows.train) >= 80
+    assert sum(isinstance(row, PreferenceExample) for row in rows.train) >= 60
+    assert rows.split_by == "user"
+    assert len({user for row in rows.held_out for user in row.source.user_keys}) >= 6
     assert all(
         obeys(message_text(row.completion[0]), content, topics(content, plan)[message_text(row.prompt[-1])])
-        for row in examples
+        for row in rows.train
         if isinstance(row, SftExample)
     )
 
