@@ -73,7 +73,9 @@ def find_all(turns: Iterable[Texts], detector: PiiDetector, fixed: frozenset[str
         try:
             findings |= dict(zip(batch, _asked(detector, batch), strict=True))
         except Exception as error:  # whatever a detector raises: the texts it choked on must not pass
-            logger.warning("The detector of personal data failed on a batch (%s); asking text by text", type(error))
+            logger.warning(
+                "The detector of personal data failed on a batch (%s); asking text by text", type(error).__name__
+            )
             findings |= {text: _asked_alone(detector, text) for text in batch}
     return findings
 
@@ -199,7 +201,7 @@ def _pieces(texts: Texts, fixed: frozenset[str]) -> list[Piece]:
     try:
         _map_texts(texts, note, fixed)
     except Exception as error:  # scrubbing it will fail in the same way, and say so
-        logger.debug("A record cannot be looked into (%s)", type(error))
+        logger.debug("A record cannot be looked into (%s)", type(error).__name__)
         return []
     return pieces
 

@@ -47,7 +47,7 @@ Visit: TypeAlias = Callable[[Piece], str]
 
 _STRUCTURAL = frozenset({"role", "type", "id", "tool_call_id", "index"})
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
-_FENCE = re.compile(r"(```[^\n`]*\n?)(.*?)(```|\Z)", re.DOTALL)
+_FENCE = re.compile(r"```([^\n`]*)(.*?)(```|\Z)", re.DOTALL)
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?', re.DOTALL)
 _AFTER_KEY = re.compile(r"\s*:")
 
@@ -98,8 +98,8 @@ def map_text(text: str, visit: Visit, place: Place, key: str = "") -> str:
     parts: list[str] = []
     at = 0
     for fence in _FENCE.finditer(text):
-        parts += [_visited(text[at : fence.start()], visit, place, key), fence[1]]
-        body = fence[2]
+        language, body = _visited(fence[1], visit, Place.CODE), fence[2]
+        parts += [_visited(text[at : fence.start()], visit, place, key), "```", language]
         parts += [_map_literals(body, visit, Place.STRING) if _is_json(body) else _visited(body, visit, Place.CODE)]
         parts += [fence[3]]
         at = fence.end()
