@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 from pydantic import JsonValue
 
+from pipeline.clean.text import repair_text
 from pipeline.errors import EngineUnavailable, ServingError
 from pipeline.records import Message, Record, canonical_json
 
@@ -54,8 +55,9 @@ def ask(
             f"{endpoint.url}: model '{endpoint.model}' sent no chat completion; is this the URL of its engine?"
         ) from error
     if calls:
-        return canonical_json([call.get("function") for call in calls])
-    return content if isinstance(content, str) else ""
+        return repair_text(canonical_json([call.get("function") for call in calls]))
+    # An engine may cut an answer within a character and write half of it.
+    return repair_text(content) if isinstance(content, str) else ""
 
 
 def pair_logprobs(
@@ -119,7 +121,10 @@ def _post(client: httpx.Client, endpoint: Endpoint, body: dict[str, Any]) -> dic
             raise PromptRefused(f"{where} refused a prompt with {response.status_code}: {_message(response)}")
         if response.status_code != 200:
             raise ServingError(f"{where} answered {response.status_code}: {_message(response)}")
-        reply = response.json()
+        try:
+            reply = response.json()
+        except ValueError:
+            reply = None  # some other server: the caller misses what it needs and says so
         return reply if isinstance(reply, dict) else {}
     raise EngineUnavailable(f"{where}: {problem} in {len(_PAUSES_S)} tries; is the engine up?")
 

@@ -14,9 +14,11 @@ from pipeline.records import (
     ModelVersion,
     PreferenceExample,
     RatedInteraction,
+    RolloutReport,
     ScoredItem,
     SftExample,
     Signal,
+    SnapshotManifest,
     Source,
     UnpairedExample,
     content_id,
@@ -212,3 +214,44 @@ def an_eval_result(*items: ScoredItem, **fields: Any) -> EvalResult:
         "seed": 0,
     }
     return EvalResult.model_validate(values | fields)
+
+
+def a_manifest(**fields: Any) -> SnapshotManifest:
+    """A snapshot of one training target, from two answers of which one was left out."""
+    values: dict[str, Any] = {
+        "snapshot_id": "a" * 64,
+        "business": "support",
+        "window_start": NOON,
+        "window_end": NOON,
+        "rows": {"train": {"sft": 1, "preference": 0, "unpaired": 0}},
+        "interactions": 2,
+        "sources": 1,
+        "dropped": {"no_feedback": 1},
+        "pii_counts": {"EMAIL": 1},
+        "signal_counts": {"thumb": 1},
+        "users": 1,
+        "split_by": "user",
+    }
+    return SnapshotManifest.model_validate(values | fields)
+
+
+def a_rollout_report(**fields: Any) -> RolloutReport:
+    """The second step of a canary of version 7; the first one passed."""
+
+    def checked(metric: str, estimate: float, margin: float = 0.0) -> dict[str, Any]:
+        bounds = {"estimate": estimate, "low": estimate - 0.03, "high": estimate + 0.03, "margin": margin}
+        numbers = {"items": 201, "users": 201, "smallest_effect": 0.04, "passed": True}
+        return {"metric": metric, "role": "guardrail"} | bounds | numbers
+
+    checks = (checked("hard_failure_limit", 0.01, 0.05), checked("thumb_down", 0.02), checked("refusal", 0.0))
+    step = {"candidate_users": 104, "control_users": 97, "checks": checks, "started_at": NOON}
+    values: dict[str, Any] = {
+        "business": "support",
+        "version": 7,
+        "previous_version": 6,
+        "state": "canary",
+        "reason": "The step needs more users.",
+        "started_at": NOON,
+        "steps": ({"share": 0.05, "ended_at": NOON} | step, {"share": 0.1, "ended_at": None} | step),
+    }
+    return RolloutReport.model_validate(values | fields)

@@ -10,7 +10,7 @@ from evals.report.speaker import Speaker
 
 
 def render(template: str, say: Speaker, **values: object) -> str:
-    """Fill a template of this folder. Every value is escaped; lone surrogates, which no file can hold, become `?`."""
+    """Fill a template of this folder. Every value is escaped; lone surrogates, which no file holds, become `?`."""
     style = Markup(files("evals.report").joinpath("style.css").read_text(encoding="utf-8"))
     page = _templates().get_template(template).render(say=say, style=style, **values)
     return page.encode("utf-8", "replace").decode("utf-8")

@@ -18,14 +18,14 @@ class Text(NamedTuple):
 
 TEXTS: dict[str, Text] = {
     # Verdict
-    "gate_title": Text("Decision on {candidate}", "{candidate}的评审结论"),
+    "gate_title": Text("Decision on {candidate}", "{candidate} 的评审结论"),
     "eyebrow_gate": Text("Decision of the night", "夜间评审"),
-    "promote_better": Text("{candidate} is better and may go into service", "{candidate}更好，可以上线"),
-    "promote_not_worse": Text("{candidate} is no worse and may go into service", "{candidate}不逊色，可以上线"),
-    "reject_primary": Text("{candidate} stays out: it is not better", "{candidate}不上线：没有变好"),
-    "reject_primary_not_worse": Text("{candidate} stays out: it is worse", "{candidate}不上线：变差了"),
-    "reject_guardrail": Text("{candidate} stays out: it does harm", "{candidate}不上线：带来了损害"),
-    "inconclusive": Text("{candidate} stays out: nothing is proven yet", "{candidate}暂不上线：证据还不够"),
+    "promote_better": Text("{candidate} is better and may go into service", "{candidate} 更好，可以上线"),
+    "promote_not_worse": Text("{candidate} is no worse and may go into service", "{candidate} 不逊色，可以上线"),
+    "reject_primary": Text("{candidate} stays out: it is not better", "{candidate} 不上线：没有变好"),
+    "reject_primary_not_worse": Text("{candidate} stays out: it is worse", "{candidate} 不上线：变差了"),
+    "reject_guardrail": Text("{candidate} stays out: it does harm", "{candidate} 不上线：带来了损害"),
+    "inconclusive": Text("{candidate} stays out: nothing is proven yet", "{candidate} 暂不上线：证据还不够"),
     "badge_promote": Text("May go into service", "可以上线"),
     "badge_reject": Text("Stays out", "不上线"),
     "badge_inconclusive": Text("Not proven", "证据不足"),

@@ -1,0 +1,92 @@
+"""The comparison on real engines: a model is no better than itself, and log-probabilities are the model's own."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evals.endpoint import Endpoint, pair_logprobs
+from evals.gate import decide
+from evals.run import run_eval
+from pipeline.config import GateConfig
+from pipeline.records import EvalItem, Verdict
+from tests.builders import an_eval_item
+
+pytestmark = pytest.mark.engine
+
+PROMPT = ({"role": "user", "content": "What is the capital of France?"},)
+
+
+def items(count: int) -> list[EvalItem]:
+    rule = {"kind": "contains", "text": "is"}
+    return [
+        an_eval_item(
+            f"q{n}",
+            f"u{n}",
+            messages=({"role": "user", "content": f"Say something about the number {n}."},),
+            reference="It is a number.",
+            rejected="No idea.",
+            checks=(rule,),
+        )
+        for n in range(count)
+    ]
+
+
+def test_a_model_is_not_better_and_not_worse_than_itself(engines: Any, tmp_path: Path) -> None:
+    base = Endpoint(url=engines.base_url, model=engines.model_id)
+    other = Endpoint(url=engines.adapters_url, model=engines.model_id)
+    seen: list[tuple[int, int]] = []
+    result = run_eval(
+        items(6),
+        base,
+        other,
+        business="support",
+        max_tokens=12,
+        seed=0,
+        concurrency=2,
+        work_dir=tmp_path,
+        max_pairs=2,
+        on_progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen[-1] == (16, 16)
+    assert all(scored.baseline_answer for scored in result.items)
+    assert [scored.baseline_answer for scored in result.items] == [scored.candidate_answer for scored in result.items]
+    config = GateConfig(bootstrap_samples=200, guardrails={"refusal": 0.02, "empty": 0.01})
+    assert decide(result, config).verdict is Verdict.INCONCLUSIVE
+    assert decide(result, config.model_copy(update={"goal": "not_worse"})).verdict is Verdict.PROMOTE
+
+
+def test_pair_log_probabilities_are_those_of_the_model(engines: Any, base_model_path: Path) -> None:
+    chosen, rejected = "The capital of France is Paris.", "The capital of France is a big red bus."
+    endpoint = Endpoint(url=engines.base_url, model=engines.model_id)
+    with _client() as client:
+        good, bad = pair_logprobs(client, endpoint, PROMPT, chosen, rejected)
+    own_good, own_bad = _with_transformers(base_model_path, chosen, rejected)
+    assert good > bad
+    # bf16 on the engine against float32 here: about 0.1 nats a token.
+    assert good == pytest.approx(own_good, abs=1.5)
+    assert bad == pytest.approx(own_bad, abs=3.0)
+
+
+def _client() -> Any:
+    import httpx
+
+    return httpx.Client(timeout=120)
+
+
+def _with_transformers(path: Path, chosen: str, rejected: str) -> tuple[float, float]:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    sides = []
+    for answer in (chosen, rejected):
+        text = tokenizer.apply_chat_template([*PROMPT, {"role": "assistant", "content": answer}], tokenize=False)
+        sides.append(tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids)
+    shared = next(at for at in range(sides[0].shape[1]) if sides[0][0, at] != sides[1][0, at])
+    sums = []
+    for ids in sides:
+        with torch.no_grad():
+            logprobs = model(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
+        sums.append(float(logprobs[shared - 1 :].sum()))
+    return sums[0], sums[1]

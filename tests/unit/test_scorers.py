@@ -1,0 +1,141 @@
+"""What each score says about an answer."""
+
+import math
+from typing import Any
+
+import pytest
+from evals.checks import count_words, passes, written_in
+from evals.metrics import METRICS
+from evals.scorers import SCORERS, preference_scores, score
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import an_eval_item
+
+ITEM = an_eval_item(reference="Open the orders page.", checks=({"kind": "contains", "text": "orders"},))
+
+
+@given(st.text(max_size=300))
+def test_every_score_is_finite_and_in_range_for_any_answer(answer: str) -> None:
+    for metric, value in score(ITEM, answer).items():
+        assert math.isfinite(value), metric
+        assert value >= 0, metric
+        assert METRICS[metric].unit == "log_ratio" or value <= 1, metric
+
+
+def test_the_accepted_answer_itself_scores_best() -> None:
+    scores = score(ITEM, "Open the orders page.")
+    assert scores["golden"] == scores["chrf"] == 1
+    assert [scores[name] for name in ("refusal", "empty", "repetition", "pii_leak", "length_ratio")] == [0] * 5
+
+
+def test_what_has_nothing_to_be_scored_against_is_not_scored() -> None:
+    scores = score(an_eval_item(), "So.")
+    assert {"golden", "chrf", "length_ratio"}.isdisjoint(scores)
+    assert set(scores) < set(SCORERS)
+
+
+@pytest.mark.parametrize(
+    ("check", "answer", "kept"),
+    [
+        ({"kind": "contains", "text": "orders page"}, "the orders page", True),
+        ({"kind": "contains", "text": "orders page"}, "the Orders page", False),
+        ({"kind": "not_contains", "text": "sorry"}, "Fine.", True),
+        ({"kind": "starts_with", "text": "您好"}, "  您好，请打开", True),
+        ({"kind": "ends_with", "text": "Ticket opened."}, "Done. Ticket opened.\n", True),
+        ({"kind": "ends_with", "text": "Ticket opened."}, "Ticket opened. Bye", False),
+        ({"kind": "regex", "pattern": r"TKT-\d+$"}, "see TKT-12", True),
+        ({"kind": "regex", "pattern": r"TKT-\d+$"}, "see TKT-12.", False),
+        ({"kind": "max_chars", "limit": 3}, " abc ", True),
+        ({"kind": "max_chars", "limit": 3}, "abcd", False),
+        ({"kind": "max_words", "limit": 3}, "one - two, three!", True),
+        ({"kind": "max_words", "limit": 3}, "请打开订单", False),
+        ({"kind": "language", "language": "zh"}, "请在 PostgreSQL 里执行这条命令", True),
+        ({"kind": "language", "language": "zh"}, "Please open the 订单 page now", False),
+        ({"kind": "language", "language": "en"}, "123 !!", False),
+        ({"kind": "json_schema", "schema": {"type": "object", "required": ["id"]}}, '```json\n{"id": 1}\n```', True),
+        ({"kind": "json_schema", "schema": {"type": "object", "required": ["id"]}}, '{"name": 1}', False),
+        ({"kind": "json_schema", "schema": {"type": "object"}}, "{not json", False),
+    ],
+)
+def test_checks(check: dict[str, Any], answer: str, kept: bool) -> None:
+    assert passes(check, answer) is kept
+
+
+def test_golden_is_the_share_of_checks_passed() -> None:
+    item = an_eval_item(checks=({"kind": "contains", "text": "a"}, {"kind": "contains", "text": "b"}))
+    assert [score(item, answer)["golden"] for answer in ("ab", "a", "c")] == [1, 0.5, 0]
+
+
+def test_silence_keeps_no_rule() -> None:
+    item = an_eval_item(checks=({"kind": "not_contains", "text": "sorry"}, {"kind": "max_words", "limit": 5}))
+    assert score(item, " \n")["golden"] == 0
+    assert score(item, " \n")["empty"] == 1
+
+
+def test_chrf_grows_with_closeness_in_chinese_too() -> None:
+    item = an_eval_item(reference="请打开订单页面查看物流。")
+    close, far = (score(item, answer)["chrf"] for answer in ("请打开订单页面。", "今天天气不错"))
+    assert 0 <= far < close < 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "stuck"),
+    [
+        ("no " * 12, True),
+        ("the page the page the page the page", True),
+        ("好的好的好的好的", True),
+        ("I do not know what to say. " * 6, True),
+        ("请打开订单页面，点击“查询物流”，再点击“联系客服”。", False),
+        ("Open the orders page, then the tracking page, then the help page.", False),
+        ("| a | b |\n|---|---|\n|---|---|\n|---|---|\n", False),
+        ("very, very, very good", False),
+        ("", False),
+    ],
+)
+def test_repetition(answer: str, stuck: bool) -> None:
+    assert score(ITEM, answer)["repetition"] == stuck
+
+
+@pytest.mark.parametrize(
+    ("answer", "leaks"),
+    [
+        ("Write to anna.weber@example.org", True),
+        ("请拨打 13812345678", True),
+        ("Write to <EMAIL_1> or call <PHONE_2>", False),
+        ("Your order of 3 shoes arrives on 12 March.", False),
+    ],
+)
+def test_pii_leak(answer: str, leaks: bool) -> None:
+    assert score(ITEM, answer)["pii_leak"] == leaks
+
+
+@pytest.mark.parametrize(
+    ("answer", "refuses"),
+    [
+        ("I'm sorry, but I can't help with that.", True),
+        ("抱歉，我无法回答这个问题。", True),
+        ("Open the orders page.", False),
+    ],
+)
+def test_refusal(answer: str, refuses: bool) -> None:
+    assert score(ITEM, answer)["refusal"] == refuses
+
+
+def test_length_ratio_is_symmetric_in_logarithms() -> None:
+    item = an_eval_item(reference="x" * 40)
+    double, half = (score(item, "x" * length)["length_ratio"] for length in (80, 20))
+    assert double == half == pytest.approx(math.log(2))
+
+
+def test_preference_scores() -> None:
+    assert preference_scores(-3.0, -5.0) == {"preference_accuracy": 1.0, "preference_margin": 2.0}
+    assert preference_scores(-5.0, -5.0)["preference_accuracy"] == 0.0
+
+
+def test_every_scorer_has_its_meaning_in_the_table() -> None:
+    assert set(SCORERS) | set(preference_scores(0, 0)) == set(METRICS)
+
+
+def test_words_and_languages() -> None:
+    assert count_words("Hello, world - 你好！") == 4
+    assert written_in("…") is None
