@@ -1,11 +1,13 @@
 """What the controller shows of itself, as JSON."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config import BusinessConfig
+from pipeline.rollout.ledger import AuditEntry
 from pipeline.rollout.state import Paused, canary_of, current_step, previous_of, stable_of
 
-from flows.controller import Controller
+from flows.controller import Controller, Seen
 
 
 def describe(controller: Controller) -> dict[str, Any]:
@@ -26,7 +28,7 @@ def describe(controller: Controller) -> dict[str, Any]:
 def _business(controller: Controller, business: BusinessConfig) -> dict[str, Any]:
     stored = controller.store.read(business.business)
     state = stored.state
-    seen = controller.seen.get(business.business)
+    history = controller.store.history(business.business, 20)
     last = None if state.kind != "steady" or state.last is None else state.last.model_dump(mode="json")
     return {
         "title": business.title,
@@ -35,9 +37,18 @@ def _business(controller: Controller, business: BusinessConfig) -> dict[str, Any
         "previous": previous_of(state),
         "canary": _canary(controller, business),
         "last_rollout": last,
-        "last_decision": seen and {"at": seen.at.isoformat(), "action": str(seen.action), "reason": seen.reason},
-        "history": [entry.model_dump(mode="json") for entry in controller.store.history(business.business, 20)],
+        "last_decision": _last_decision(controller.seen.get(business.business), history),
+        "history": [entry.model_dump(mode="json") for entry in history],
     }
+
+
+def _last_decision(seen: Seen | None, history: Sequence[AuditEntry]) -> dict[str, Any] | None:
+    """What the last look decided, holding included; after a restart what the audit trail says."""
+    if seen:
+        return {"at": seen.at.isoformat(), "action": str(seen.action), "reason": seen.reason}
+    if not history:
+        return None
+    return {"at": history[-1].at.isoformat(), "action": history[-1].action, "reason": history[-1].detail.get("reason")}
 
 
 def _canary(controller: Controller, business: BusinessConfig) -> dict[str, Any] | None:
