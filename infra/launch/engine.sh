@@ -59,6 +59,9 @@ if [ "$serves" != base ]; then
   # again in the middle of a request.
   slots=$((max_adapters < 8 ? max_adapters : 8))
   options+=(--enable-lora --max-lora-rank "$max_rank" --max-loras "$slots" --max-cpu-loras $((max_adapters + 8)))
+  # Attention and feed-forward layers, but not lm_head: with an adapter's lm_head in place, a request for the prompt's
+  # log-probabilities that is batched with others ends the CPU engine (shapes of prompt and batch are confused).
+  options+=(--lora-target-modules q_proj k_proj v_proj o_proj qkv_proj gate_proj up_proj down_proj gate_up_proj)
 fi
 
 if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then

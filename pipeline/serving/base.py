@@ -1,6 +1,7 @@
-"""The contract of an engine. Implementations: `vllm.VllmServer`, and `scripted.ScriptedServer`, the honest fake.
+"""The contract of an engine. Implementation: `vllm.VllmServer`, which speaks HTTP to a real vLLM or to
+`scripted.ScriptedEngine`, the honest fake, a small server that behaves like one.
 
-`tests/contract/test_adapter_server.py` runs the same tests over all of them.
+`tests/contract/test_adapter_server.py` runs the same tests over both.
 """
 
 from pathlib import Path
@@ -33,4 +34,4 @@ class AdapterServer(Protocol):
         name or the base model's id. Unknown names raise `ServingError`."""
 
     def health(self) -> bool:
-        """Whether it answers and can take requests now."""
+        """Whether it answers and can take requests now; False instead of an error when it does not answer."""
