@@ -24,7 +24,7 @@ from pipeline.config import (
     SystemConfig,
 )
 from pipeline.control import open_control
-from pipeline.gateway.auth import create_key
+from pipeline.gateway.auth import ApiKey, create_key, list_keys
 from pipeline.gateway.gateway import Gateway
 from pipeline.records import Feedback, Interaction, Route, Routes, Target
 from pydantic import SecretStr
@@ -199,6 +199,15 @@ class RunningGateway:
     @property
     def auth(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self.key}"}
+
+    def api_keys(self) -> tuple[ApiKey, ...]:
+        """The key table."""
+        return list_keys(self.database)
+
+    def generation(self) -> int:
+        """Of the routes that are kept on disk."""
+        file = self.state_dir / "gateway" / "routes.json"
+        return Routes.model_validate_json(file.read_bytes()).generation if file.exists() else -1
 
     def interactions(self) -> list[Interaction]:
         """What stands in the event log."""

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 Header = tuple[bytes, bytes]
 _NEVER = float("inf")
-_LINGER_S = 2.0
+_MOST_WAITING = 16
 _STATUS_LINE = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -38,6 +38,8 @@ class Limits:
     """Between two requests."""
     stall_s: float = 60.0
     """During which a client with a full buffer reads nothing."""
+    linger_s: float = 2.0
+    """How long a refused client may go on sending what it had begun."""
     sweep_s: float = 0.5
     """How often time limits are looked at."""
 
@@ -324,7 +326,8 @@ class _Connection(asyncio.Protocol):
             self._serve(exchange)
         else:
             self.waiting.append(exchange)
-            self.transport.pause_reading()
+            if len(self.waiting) >= _MOST_WAITING:  # not earlier: who does not read does not see a client leave
+                self.transport.pause_reading()
 
     # for Exchange and Server
 
@@ -343,7 +346,7 @@ class _Connection(asyncio.Protocol):
             self.flush_and_close()
         elif self.waiting:
             self._serve(self.waiting.popleft())
-            if not self.waiting:
+            if len(self.waiting) < _MOST_WAITING:
                 self.transport.resume_reading()
         else:
             self.deadline = self.loop.time() + self.server.limits.idle_s
@@ -360,7 +363,7 @@ class _Connection(asyncio.Protocol):
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(_STATUS_LINE[status] + head + body)
         # Closing now would reset the connection under a client that still sends, before it has read why.
-        self.deadline = self.loop.time() + _LINGER_S
+        self.deadline = self.loop.time() + self.server.limits.linger_s
 
     def expire(self) -> None:
         """A time limit has passed."""
