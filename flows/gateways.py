@@ -45,7 +45,7 @@ class Gateways:
                     raise GatewayAhead(url, int(answer.json()["generation"]))
                 answer.raise_for_status()
             except httpx.HTTPError as error:
-                failed.append(f"{url} ({error})")
+                failed.append(f"{url} ({_reason(error)})")
         if failed:
             raise GatewayUnavailable(
                 f"routes of generation {routes.generation} did not reach {', '.join(failed)}; they poll, and the "
@@ -63,7 +63,15 @@ class Gateways:
             try:
                 answer = self._client.get(f"{url}/admin/trips").raise_for_status()
                 trips += _TRIPS.validate_python(answer.json()["trips"])
-            except (httpx.HTTPError, ValidationError, ValueError, KeyError, TypeError) as error:
-                problem = " ".join(str(error).split())[:200]
-                raise GatewayUnavailable(f"{url}/admin/trips: {problem}; is the gateway up?") from error
+            except httpx.HTTPError as error:
+                raise GatewayUnavailable(f"{url}/admin/trips: {_reason(error)}; is the gateway up?") from error
+            except (ValidationError, ValueError, KeyError, TypeError) as error:
+                raise GatewayUnavailable(f"{url}/admin/trips did not answer as a gateway does; what is it?") from error
         return tuple(trips)
+
+
+def _reason(error: httpx.HTTPError) -> str:
+    """In one line."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return " ".join(f"{error.response.status_code} {error.response.text}".split())[:200]
+    return type(error).__name__
