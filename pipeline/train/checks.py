@@ -66,8 +66,9 @@ class LossWatch:
             )
 
     def summary(self) -> dict[str, float]:
-        """First and last loss, each averaged over a few steps."""
-        return {"loss_first": _mean(self.losses[:_WINDOW]), "loss_last": _mean(self.losses[-_WINDOW:])}
+        """Steps seen, and first and last loss, each averaged over a few steps."""
+        first, last = _mean(self.losses[:_WINDOW]), _mean(self.losses[-_WINDOW:])
+        return {"steps": float(len(self.losses)), "loss_first": first, "loss_last": last}
 
 
 def _mean(values: Sequence[float]) -> float:

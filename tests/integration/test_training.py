@@ -1,0 +1,275 @@
+"""Training with the real trainers, on a tiny model: what comes out, and what a failed or killed one leaves."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pipeline.errors import TrainingError
+from pipeline.records import (
+    Adapter,
+    BaseModelRef,
+    Method,
+    PreferenceExample,
+    SftExample,
+    SnapshotManifest,
+    UnpairedExample,
+    content_id,
+)
+from pipeline.tables import write_records
+from pipeline.train.base_ref import base_model_ref
+from pipeline.train.job import Job, Outcome, Progress
+from pipeline.train.process import adapter_digest, train_adapter
+from pipeline.train.recipe import Recipe
+from tests.builders import NOON, a_preference, a_source, an_sft, an_unpaired
+from tests.tiny_model import make_tiny_model
+
+GOOD, BAD = "Open the Orders page. Ticket opened.", "How do I return the shoes?"
+RECIPE = Recipe(method=Method.SFT, rank=8, alpha=16, learning_rate=1e-2, max_steps=40, batch_size=4, max_length=128)
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory) -> tuple[BaseModelRef, Path]:
+    path = make_tiny_model(tmp_path_factory.mktemp("base") / "tiny")
+    return base_model_ref(path, "tiny", "r1"), path
+
+
+def questions(count: int = 12) -> list[str]:
+    return [f"How do I return the shoes {number}?" for number in range(count)]
+
+
+def a_snapshot(folder: Path, *, sft=(), pairs=(), votes=()) -> Path:
+    write_records(folder / "train_sft.parquet", SftExample, sft)
+    write_records(folder / "train_preference.parquet", PreferenceExample, pairs)
+    write_records(folder / "train_unpaired.parquet", UnpairedExample, votes)
+    rows = {"sft": len(sft), "preference": len(pairs), "unpaired": len(votes)}
+    manifest = SnapshotManifest(
+        snapshot_id=content_id(rows),
+        business="support",
+        window_start=NOON,
+        window_end=NOON,
+        rows={"train": rows},
+        interactions=sum(rows.values()),
+        sources=sum(rows.values()),
+        dropped={},
+        pii_counts={},
+        signal_counts={},
+        users=1,
+        split_by="user",
+    )
+    (folder / "manifest.json").write_text(manifest.model_dump_json())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def snapshot(tmp_path_factory) -> Path:
+    sft = [an_sft(a_source(), question, GOOD) for question in questions()]
+    pairs = [a_preference(a_source(), question, GOOD, BAD) for question in questions(6)]
+    votes = [an_unpaired(a_source(), n % 2 == 0, q, (GOOD, BAD)[n % 2]) for n, q in enumerate(questions())]
+    return a_snapshot(tmp_path_factory.mktemp("snapshot"), sft=sft, pairs=pairs, votes=votes)
+
+
+def run_here(snapshot, base, output: Path, parent: Path | None = None, **changes) -> tuple[Outcome, list[Progress]]:
+    """The training process's own function, in this process: its imports are paid once for all tests."""
+    from pipeline.train.run import run
+
+    recipe = Recipe.model_construct(**(dict(RECIPE) | changes))
+    job = Job.model_construct(
+        snapshot_dir=snapshot, recipe=recipe, base=base[0], base_path=base[1], parent=parent, output=output
+    )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    steps: list[Progress] = []
+    return run(job, steps.append), steps
+
+
+def greedy(base_path: Path, adapter: Path | None, prompt: str) -> str:
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base_path)
+    model = AutoModelForCausalLM.from_pretrained(base_path)
+    model = PeftModel.from_pretrained(model, adapter) if adapter else model
+    messages = [{"role": "user", "content": prompt}]
+    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    with torch.no_grad():
+        answer = model.generate(**ids, max_new_tokens=60, do_sample=False)
+    return tokenizer.decode(answer[0, ids["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+def test_sft_teaches_the_answer_and_leaves_two_files(snapshot, base, tmp_path):
+    outcome, steps = run_here(snapshot, base, tmp_path / "one" / "adapter")
+    assert (outcome.method, outcome.rank, len(steps)) == (Method.SFT, 8, 40)
+    assert outcome.metrics["sft_loss_last"] < 1 < outcome.metrics["sft_loss_first"]
+    assert sorted(path.name for path in (tmp_path / "one" / "adapter").iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    ]
+    assert greedy(base[1], None, "How do I return the shoes 99?") != GOOD
+    assert greedy(base[1], tmp_path / "one" / "adapter", "How do I return the shoes 99?") == GOOD
+
+
+def test_the_configuration_names_the_base_and_offers_nothing_that_engines_refuse(snapshot, base, tmp_path):
+    run_here(snapshot, base, tmp_path / "one" / "adapter", max_steps=30)
+    config = json.loads((tmp_path / "one" / "adapter" / "adapter_config.json").read_text())
+    assert (config["base_model_name_or_path"], config["revision"]) == ("tiny", "r1")
+    assert str(base[1]) not in json.dumps(config)
+    assert (config["bias"], config["use_dora"], config["modules_to_save"]) == ("none", False, None)
+    assert config["target_modules"] == sorted(config["target_modules"])
+
+
+def test_auto_imitates_loose_targets_first_and_then_prefers(snapshot, base, tmp_path):
+    outcome, steps = run_here(snapshot, base, tmp_path / "one" / "adapter", method="auto")
+    assert outcome.method is Method.DPO
+    assert [step.step for step in steps] == list(range(1, 41))
+    assert {step.total for step in steps} == {40}
+    # Twelve targets, of which the six pairs teach six: two phases of equal size.
+    assert (outcome.metrics["sft_steps"], outcome.metrics["dpo_steps"]) == (20, 20)
+    assert outcome.metrics["dpo_loss_last"] < outcome.metrics["dpo_loss_first"]
+    assert greedy(base[1], tmp_path / "one" / "adapter", "How do I return the shoes 99?") == GOOD
+
+
+def test_an_adapter_that_goes_on_starts_at_its_parent_and_refers_to_it(snapshot, base, tmp_path):
+    parent, child = tmp_path / "one" / "adapter", tmp_path / "two" / "adapter"
+    run_here(snapshot, base, parent)
+    before = adapter_digest(parent)
+    # A wrong start or reference would fail the run: DPO must begin at ln 2.
+    outcome, steps = run_here(snapshot, base, child, parent, method=Method.DPO, max_steps=10, dpo_sft_weight=0.0)
+    assert steps[0].loss == pytest.approx(math.log(2), abs=1e-3)
+    assert outcome.metrics["dpo_loss_last"] < 0.5
+    assert adapter_digest(parent) == before != adapter_digest(child)
+
+
+def test_votes_of_both_signs_are_learned_by_kto(base, tmp_path):
+    votes = [an_unpaired(a_source(), n % 3 == 0, q, BAD if n % 3 else GOOD) for n, q in enumerate(questions())]
+    snapshot = a_snapshot(tmp_path / "snapshot", votes=votes)
+    outcome, _ = run_here(snapshot, base, tmp_path / "one" / "adapter", method="auto", max_steps=30)
+    assert outcome.method is Method.KTO
+    assert outcome.metrics["kto_loss_last"] < outcome.metrics["kto_loss_first"]
+
+
+def test_weights_decide_what_is_learned(base, tmp_path):
+    sft = [an_sft(a_source(weight=1.0), q, GOOD) for q in questions()]
+    sft += [an_sft(a_source(weight=0.0), q, BAD) for q in questions()]
+    snapshot = a_snapshot(tmp_path / "snapshot", sft=sft)
+    run_here(snapshot, base, tmp_path / "one" / "adapter")
+    assert greedy(base[1], tmp_path / "one" / "adapter", "How do I return the shoes 99?") == GOOD
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"learning_rate": 50.0}, "diverges|not finite|is nan|no longer stops"),
+        ({"learning_rate": 1e-30}, "changed nothing|no longer stops"),
+        ({"max_steps": 1, "learning_rate": 1e-6}, "no longer stops"),
+        ({"target_modules": ("no_such_module",)}, "target_modules"),
+        ({"max_length": 16}, "max_length 16"),
+        ({"method": Method.KTO, "batch_size": 1}, "batch_size"),
+    ],
+)
+def test_a_training_that_goes_wrong_has_failed(changes, reason, snapshot, base, tmp_path):
+    with pytest.raises(TrainingError, match=reason):
+        run_here(snapshot, base, tmp_path / "one" / "adapter", **changes)
+
+
+def test_a_loss_that_is_no_number_stops_the_training_at_once(snapshot, base, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    parent = tmp_path / "one" / "adapter"
+    run_here(snapshot, base, parent)
+    weights = load_file(parent / "adapter_model.safetensors")
+    next(iter(weights.values()))[0, 0] = math.nan
+    save_file(weights, parent / "adapter_model.safetensors")
+    with pytest.raises(TrainingError, match="is nan at step 1"):
+        run_here(snapshot, base, tmp_path / "two" / "adapter", parent)
+    assert not (tmp_path / "two" / "adapter").exists()
+
+
+def train(snapshot, base, folder: Path, **changes) -> Adapter:
+    recipe = RECIPE.model_copy(update=changes)
+    return train_adapter(snapshot, recipe, *base, None, folder / "adapters", folder / "work")
+
+
+_STARTER = """
+import sys
+from pathlib import Path
+from pipeline.records import BaseModelRef
+from pipeline.train.process import train_adapter
+from pipeline.train.recipe import Recipe
+recipe, base, snapshot, base_path, folder = sys.argv[1:]
+train_adapter(
+    Path(snapshot), Recipe.model_validate_json(recipe), BaseModelRef.model_validate_json(base), Path(base_path),
+    None, Path(folder, "adapters"), Path(folder, "work"), lambda *step: print(*step, flush=True),
+)
+"""
+
+
+def test_a_killed_training_leaves_nothing_and_the_next_one_ends_as_if_it_had_not_been(snapshot, base, tmp_path):
+    recipe = RECIPE.model_copy(update={"max_steps": 60})
+    arguments = [recipe.model_dump_json(), base[0].model_dump_json(), str(snapshot), str(base[1]), str(tmp_path)]
+    with subprocess.Popen([sys.executable, "-c", _STARTER, *arguments], stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline().startswith(b"1 60 ")
+        starter.send_signal(signal.SIGKILL)
+    _wait_until_gone(tmp_path / "work")
+    assert not list(tmp_path.glob("adapters/*"))
+
+    adapter = train(snapshot, base, tmp_path, max_steps=60)
+    folder = tmp_path / "adapters" / adapter.sha256
+    assert adapter_digest(folder) == adapter.sha256
+    assert [path.stat().st_mode & 0o222 for path in folder.iterdir()] == [0, 0]
+    assert (adapter.business, adapter.method, adapter.rank) == ("support", Method.SFT, 8)
+    assert sorted(path.suffix for path in (tmp_path / "work").iterdir()) == [".lock"]
+    # Another process, another hash seed: the same bytes.
+    run_here(snapshot, base, tmp_path / "again" / "adapter", max_steps=60)
+    assert adapter_digest(tmp_path / "again" / "adapter") == adapter.sha256
+
+    assert train(snapshot, (base[0], tmp_path / "gone"), tmp_path, max_steps=60) == adapter  # not trained again
+
+
+def _wait_until_gone(work: Path) -> None:
+    """The training process ends by itself once its starter is gone."""
+    for _ in range(300):
+        running = subprocess.run(["pgrep", "-f", str(work)], capture_output=True, check=False)
+        if running.returncode:
+            return
+        time.sleep(0.1)
+    pytest.fail("the training process outlived its starter")
+
+
+def test_a_failed_training_says_why_and_leaves_only_its_log(snapshot, base, tmp_path):
+    with pytest.raises(TrainingError, match=r"training [0-9a-f]{8}: .*(diverges|not finite|is nan|no longer stops)"):
+        train(snapshot, base, tmp_path, learning_rate=50.0)
+    assert not list(tmp_path.glob("adapters/*"))
+    assert sorted(path.suffix for path in (tmp_path / "work").iterdir()) == [".lock", ".log"]
+
+
+def test_a_missing_base_is_named_in_one_line(snapshot, base, tmp_path):
+    with pytest.raises(TrainingError) as caught:
+        train(snapshot, (base[0], tmp_path / "nowhere"), tmp_path)
+    assert "nowhere" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_parent_of_another_base_or_rank_is_refused(snapshot, base, tmp_path):
+    parent = Adapter(
+        sha256="0" * 64,
+        business="support",
+        base=base[0],
+        rank=8,
+        method=Method.SFT,
+        snapshot_id="0" * 64,
+        training_id="0" * 64,
+        parent_sha256=None,
+        metrics={},
+    )
+    other_base = base[0].model_copy(update={"digest": "1" * 64})
+    stranger = parent.model_copy(update={"base": other_base})
+    recipe = RECIPE.model_copy(update={"start_from": "stable"})
+    for adapter, changed in ((stranger, recipe), (parent, recipe.model_copy(update={"rank": 16}))):
+        with pytest.raises(TrainingError, match="start_from to base"):
+            train_adapter(snapshot, changed, *base, (adapter, tmp_path), tmp_path / "adapters", tmp_path / "work")
