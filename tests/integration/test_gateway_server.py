@@ -124,7 +124,7 @@ async def test_bad_oversized_and_unfinished_requests_get_their_status_and_an_end
 ) -> None:
     answer = await echo.talk(data)
     assert answer.startswith(b"HTTP/1.1 %d " % status)
-    assert answer.count(b"HTTP/1.1 ") == 1
+    assert answer.count(b"content-length") == 1
     assert b"connection: close" in answer
 
 
