@@ -4,23 +4,30 @@ Everything that a controller calls can be made to crash at its n-th call (`World
 as a killed process would; a new controller then goes on with what is on disk, in the registry and in the engines.
 """
 
-from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from flows.controller import Controller
+from flows.gateways import GatewayAhead, GatewayUnavailable
 from pipeline.config import BusinessConfig, Config, RolloutConfig, StepConfig, SystemConfig
 from pipeline.control import open_control
-from pipeline.errors import EngineUnavailable, RegistryError, RegistryUnavailable, ServingError
+from pipeline.errors import ServingError
 from pipeline.gateway.guard import Trip
 from pipeline.gateway.routing import assign, assignment_hash, target_of
-from pipeline.records import Adapter, Fingerprint, GateDecision, ModelVersion, Route, Routes, canonical_json
+from pipeline.records import GateDecision, ModelVersion, Route, Routes, Verdict, canonical_json
+from pipeline.registry.memory import MemoryRegistry
 from pipeline.rollout.store import RolloutStore
-from tests.builders import a_version, an_interaction
+from pipeline.serving.proof import fingerprint
+from pipeline.serving.scripted import ScriptedEngine
+from pipeline.serving.vllm import VllmServer
+from pipeline.train.process import ADAPTER_FILES, adapter_digest
+from tests.builders import an_adapter, an_interaction
 
 MORNING = datetime(2026, 3, 10, 8, tzinfo=UTC)
-TEXTS = ("a probe", "another probe")
+PROBES = tuple(" ".join(f"{text}{word}" for word in range(60)) for text in "ab")
+"""Long enough for any two scripted adapters to lie far apart."""
 
 
 class Crash(BaseException):
@@ -28,10 +35,12 @@ class Crash(BaseException):
 
 
 class World:
-    """Two engines for adapters, one for the base, and one business."""
+    """Two engines for adapters, one for the base, and one business: `with World(folder) as world`."""
 
-    def __init__(self, folder: Path, **rollout: Any) -> None:
+    def __init__(self, folder: Path, registry: MemoryRegistry | None = None, **rollout: Any) -> None:
         self.folder = folder
+        self._running = ExitStack()
+        self.engines = {name: self._running.enter_context(ScriptedEngine()) for name in ("base", "one", "two")}
         steps = (
             StepConfig(share=0.5, min_minutes=5, min_users=10, timeout_minutes=60),
             StepConfig(share=1.0, min_minutes=5, min_users=10, timeout_minutes=60),
@@ -48,9 +57,8 @@ class World:
             }
         )
         engines = [
-            {"name": "base", "url": "http://127.0.0.1:1", "serves": "base"},
-            {"name": "one", "url": "http://127.0.0.1:2", "serves": "adapters"},
-            {"name": "two", "url": "http://127.0.0.1:3", "serves": "adapters"},
+            {"name": name, "url": engine.url, "serves": "base" if name == "base" else "adapters"}
+            for name, engine in self.engines.items()
         ]
         self.config = Config(
             directory=folder,
@@ -63,8 +71,8 @@ class World:
             ),
             businesses={"support": self.business},
         )
-        self.registry = FakeRegistry()
-        self.servers = {str(engine["name"]): FakeServer(str(engine["url"])) for engine in engines}
+        self.registry = registry or MemoryRegistry()
+        self.servers = {name: VllmServer(engine.url, "base") for name, engine in self.engines.items()}
         self.gateway = FakeGateway()
         self.now = MORNING
         self.broken: set[int] = set()
@@ -72,10 +80,19 @@ class World:
         self.crash_at: int | None = None
         """Number of the call to crash at; None never. Even numbers crash before the call acts, odd ones after."""
         self.calls = 0
-        self._engine = open_control(f"sqlite:///{folder / 'control.db'}")
-        self.store = RolloutStore(self._engine)
+        self.busy = False
+        """Something urgent waits all the time: engines get one adapter a tick."""
+        self._database = open_control(f"sqlite:///{folder / 'control.db'}")
+        self.store = RolloutStore(self._database)
         self.controller = self.new_controller()
         (folder / "state" / "events" / "segments").mkdir(parents=True)
+
+    def __enter__(self) -> "World":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+        self._database.dispose()
 
     def new_controller(self) -> Controller:
         """As after a restart."""
@@ -91,6 +108,7 @@ class World:
             read_trips=Fragile(self.gateway, self).trips,
             validate=self.validate,
             clock=lambda: self.now,
+            interrupted=lambda: self.busy,
         )
         return self.controller
 
@@ -105,17 +123,57 @@ class World:
         unexpected = [problem for problem in self.controller.problems.values() if problem.startswith("unexpected")]
         assert not unexpected, unexpected
 
-    def publish_version(self, gate: str = "promote", **adapter: Any) -> ModelVersion:
-        """Register one more adapter."""
-        number = len(self.registry.all) + 1
-        version = a_version(number, gate=gate)
-        sha = version.adapter.sha256
-        fingerprint = Fingerprint(texts=TEXTS, base_logprobs=(-50.0, -60.0), adapter_logprobs=logprobs(sha))
-        version = version.model_copy(
-            update={"fingerprint": fingerprint, "adapter": version.adapter.model_copy(update=adapter)}
+    def publish_version(self, gate: str = "promote") -> int:
+        """Train, register, measure and gate one more adapter, as a night does."""
+        number = len(self.registry.entries) + 1
+        folder = self.folder / "trained" / str(number)
+        folder.mkdir(parents=True)
+        config, weights = ADAPTER_FILES
+        (folder / config).write_text('{"r": 8}', encoding="utf-8")
+        (folder / weights).write_bytes(f"weights {number}".encode())
+        version = self.registry.register(an_adapter(sha256=adapter_digest(folder)), folder, {}, "a test")
+        one = self.servers["one"]
+        one.load(version.serving_name, folder)
+        measured = fingerprint(self.servers["base"], one, "base", version.serving_name, PROBES)
+        one.unload(version.serving_name)
+        self.engines["one"].loads = 0
+        self.registry.record_fingerprint("support", version.version, measured)
+        if gate != "pending":
+            self._decide(version, gate)
+        return version.version
+
+    def _decide(self, version: ModelVersion, gate: str) -> None:
+        report = self.folder / "gate.html"
+        report.write_text("<h1>gate</h1>", encoding="utf-8")
+        decision = GateDecision(
+            decision_id="0" * 64,
+            business="support",
+            baseline="base",
+            candidate=version.serving_name,
+            verdict=Verdict(gate),
+            reason="a test",
+            checks=(),
+            seed=0,
         )
-        self.registry.all[number] = version
-        return version
+        self.registry.record_decision(decision, version.version, report)
+
+    def name(self, version: int) -> str:
+        """Serving name."""
+        return self.registry.get("support", version).serving_name
+
+    def ask(self, alias: Any, version: int) -> None:
+        """Set an alias, as a person does in the registry."""
+        self.registry.set_alias("support", alias, version)
+
+    def aliases(self) -> dict[str, int]:
+        return self.registry.aliases("support")
+
+    def tags(self, version: int) -> dict[str, str]:
+        return self.registry.tags("support", version)
+
+    def urls(self, *names: str) -> tuple[str, ...]:
+        """Of engines."""
+        return tuple(self.engines[name].url for name in names)
 
     def talk(self, users: int = 60, **candidate: Any) -> None:
         """Let users ask once each, through the routes that the gateway has.
@@ -154,14 +212,23 @@ class World:
         return {
             "state": ledger.state,
             "owed": ledger.owed,
-            "aliases": dict(self.registry.alias),
-            "tags": {number: dict(tags) for number, tags in self.registry.tags.items()},
-            "loaded": {name: server.list() for name, server in self.servers.items()},
-            "routes": self.gateway.routes.routes,
-            "published": self.store.routes().routes,
+            "aliases": self.aliases(),
+            "tags": {version: self.tags(version) for _, version in self.registry.entries},
+            "loaded": {name: self._loaded(name) for name in self.engines},
+            "routes": self._nameable(self.gateway.routes.routes),
+            "published": self._nameable(self.store.routes().routes),
             "audit": [(e.actor, e.action, e.detail) for e in self.store.history("support")],
             "reports": sorted(p.name for p in (self.config.state_dir / "reports").rglob("*.html")),
         }
+
+    def _loaded(self, name: str) -> list[str]:
+        return sorted(model["id"] for model in self.engines[name].models()["data"] if model["parent"])
+
+    def _nameable(self, routes: tuple[Route, ...]) -> list[str]:
+        told = [route.model_dump_json() for route in routes]
+        for name, engine in self.engines.items():
+            told = [text.replace(engine.url, name) for text in told]
+        return told
 
 
 class Fragile:
@@ -201,115 +268,14 @@ class FakeGateway:
 
     def push(self, routes: Routes) -> None:
         if self.down:
-            raise EngineUnavailable("the gateway is down")
+            raise GatewayUnavailable("the gateway is down")
+        if routes.generation < self.routes.generation:
+            raise GatewayAhead("the gateway", self.routes.generation)
         self.pushes.append(routes)
-        if routes.generation > self.routes.generation:
-            self.routes = routes
+        self.routes = routes
 
     def trips(self) -> tuple[Trip, ...]:
         return self.tripped
 
     def route(self, business: str) -> Route:
         return next(route for route in self.routes.routes if route.business == business)
-
-
-def logprobs(sha256: str) -> tuple[float, ...]:
-    """What an adapter makes of the probe texts."""
-    return tuple(-20.0 - int(sha256[index * 2 : index * 2 + 2], 16) / 16 for index in range(len(TEXTS)))
-
-
-class FakeServer:
-    """An engine whose behaviour a test can bend."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.loaded: dict[str, str] = {}
-        self.down = False
-        self.serves_base_anyway = False
-        self.refuses: set[str] = set()
-        self.loads = 0
-
-    def _up(self) -> None:
-        if self.down:
-            raise EngineUnavailable(f"{self.url} does not answer")
-
-    def restart(self) -> None:
-        self.loaded.clear()
-
-    def load(self, name: str, path: Path) -> None:
-        self._up()
-        if name in self.refuses:
-            raise ServingError(f"{self.url} refuses {name}")
-        self.loads += 1
-        self.loaded[name] = path.name
-
-    def unload(self, name: str) -> None:
-        self._up()
-        self.loaded.pop(name, None)
-
-    def list(self) -> tuple[str, ...]:
-        self._up()
-        return tuple(sorted(self.loaded))
-
-    def probe(self, model: str, texts: tuple[str, ...]) -> tuple[float, ...]:
-        self._up()
-        if model == "base" or self.serves_base_anyway:
-            return (-50.0, -60.0)
-        if model not in self.loaded:
-            raise ServingError(f"{self.url} has no {model}")
-        return logprobs(self.loaded[model])
-
-    def health(self) -> bool:
-        return not self.down
-
-
-class FakeRegistry:
-    """Versions of one business."""
-
-    def __init__(self) -> None:
-        self.all: dict[int, ModelVersion] = {}
-        self.alias: dict[str, int] = {}
-        self.tags: dict[int, dict[str, str]] = {}
-        self.down = False
-
-    def _up(self) -> None:
-        if self.down:
-            raise RegistryUnavailable("the registry does not answer")
-
-    def register(self, adapter: Adapter, folder: Path, params: Mapping[str, str], description: str) -> ModelVersion: ...
-
-    def fetch(self, version: ModelVersion, adapters_dir: Path) -> Path:
-        self._up()
-        folder = adapters_dir / version.adapter.sha256
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
-    def versions(self, business: str) -> tuple[ModelVersion, ...]:
-        self._up()
-        return tuple(self.all[number] for number in sorted(self.all))
-
-    def get(self, business: str, version: int) -> ModelVersion:
-        self._up()
-        if version not in self.all:
-            raise RegistryError(f"no version {version}")
-        return self.all[version]
-
-    def record_fingerprint(self, business: str, version: int, fingerprint: Fingerprint) -> None: ...
-
-    def record_decision(self, decision: GateDecision, version: int, report: Path) -> None: ...
-
-    def aliases(self, business: str) -> dict[str, int]:
-        self._up()
-        return dict(self.alias)
-
-    def set_alias(self, business: str, alias: str, version: int) -> None:
-        self._up()
-        self.alias[alias] = version
-
-    def drop_alias(self, business: str, alias: str) -> None:
-        self._up()
-        self.alias.pop(alias, None)
-
-    def set_tags(self, business: str, version: int, tags: Mapping[str, str]) -> None:
-        self._up()
-        self.tags.setdefault(version, {}).update(tags)

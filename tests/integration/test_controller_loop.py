@@ -25,7 +25,7 @@ ADMIN = {"Authorization": "Bearer admin"}
 
 def _promote(world: World) -> None:
     world.publish_version()
-    world.registry.alias["promote"] = len(world.registry.all)
+    world.ask("promote", len(world.registry.entries))
 
 
 def _good_traffic(world: World) -> None:
@@ -38,11 +38,11 @@ def _bad_traffic(world: World) -> None:
 
 def _refused_wish(world: World) -> None:
     world.publish_version("reject")
-    world.registry.alias["champion"] = len(world.registry.all)
+    world.ask("champion", len(world.registry.entries))
 
 
 def _back_to_the_first(world: World) -> None:
-    world.registry.alias["rollback"] = 1
+    world.ask("rollback", 1)
 
 
 def _nothing(world: World) -> None: ...
@@ -82,7 +82,8 @@ def _play(world: World, crashes: Sequence[int | None]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return _play(World(tmp_path_factory.mktemp("undisturbed")), [None] * len(STORY))
+    with World(tmp_path_factory.mktemp("undisturbed")) as world:
+        return _play(world, [None] * len(STORY))
 
 
 def test_the_story_is_what_it_says(undisturbed: dict[str, Any]) -> None:
@@ -102,12 +103,14 @@ def test_the_story_is_what_it_says(undisturbed: dict[str, Any]) -> None:
 def test_killed_at_any_call_and_started_again_it_ends_in_the_same_state(
     undisturbed: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, crashes: list[int]
 ) -> None:
-    assert _play(World(tmp_path_factory.mktemp("crash")), crashes) == undisturbed
+    with World(tmp_path_factory.mktemp("crash")) as world:
+        assert _play(world, crashes) == undisturbed
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path) -> Iterator[World]:
+    with World(tmp_path) as world:
+        yield world
 
 
 @pytest.fixture

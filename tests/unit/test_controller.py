@@ -1,21 +1,23 @@
 """What the controller does with wishes, engines, evidence and accidents."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.errors import EngineUnavailable
+from flows.gateways import GatewayUnavailable
+from pipeline.errors import RegistryUnavailable
 from pipeline.gateway.guard import Trip
 from pipeline.records import Route
+from pipeline.registry.memory import MemoryRegistry
 from pipeline.rollout.state import Canary, Paused, Steady
 from tests.controller_world import World
 
-ONE, TWO = "http://127.0.0.1:2", "http://127.0.0.1:3"
-
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path) -> Iterator[World]:
+    with World(tmp_path) as world:
+        yield world
 
 
 def route(world: World) -> Route:
@@ -26,10 +28,10 @@ def state(world: World) -> Steady | Canary | Paused:
     return world.store.read("support").state
 
 
-def promoted(world: World, **version: Any) -> int:
+def promoted(world: World) -> int:
     """A version that was promoted in the registry and went through its whole canary."""
-    number = world.publish_version(**version).version
-    world.registry.alias["promote"] = number
+    number = world.publish_version()
+    world.ask("promote", number)
     world.tick()
     world.talk()
     world.tick(minutes=6)
@@ -42,8 +44,8 @@ def promoted(world: World, **version: Any) -> int:
 def in_canary(world: World) -> tuple[int, int]:
     """Stable version and candidate of a canary under way."""
     stable = promoted(world)
-    candidate = world.publish_version().version
-    world.registry.alias["promote"] = candidate
+    candidate = world.publish_version()
+    world.ask("promote", candidate)
     world.tick(minutes=1)
     assert isinstance(state(world), Canary)
     return stable, candidate
@@ -52,30 +54,30 @@ def in_canary(world: World) -> tuple[int, int]:
 def test_a_business_without_any_adapter_is_served_by_the_base_model(world: World) -> None:
     world.tick()
     assert route(world).stable.model == "base"
-    assert route(world).stable.replicas == ("http://127.0.0.1:1",)
+    assert route(world).stable.replicas == world.urls("base")
     assert route(world).candidate is None
 
 
 def test_a_promoted_version_goes_through_its_canary_and_ends_as_champion(world: World) -> None:
     version = world.publish_version()
-    world.registry.alias["promote"] = version.version
+    world.ask("promote", version)
     world.tick()
     assert route(world).candidate is not None
-    assert route(world).candidate.model == version.serving_name  # type: ignore[union-attr]
-    assert route(world).candidate.replicas == (ONE, TWO)  # type: ignore[union-attr]
+    assert route(world).candidate.model == world.name(version)  # type: ignore[union-attr]
+    assert route(world).candidate.replicas == world.urls("one", "two")  # type: ignore[union-attr]
     assert (route(world).share, route(world).stable.model) == (0.5, "base")
-    assert world.registry.alias == {"challenger": 1}
+    assert world.aliases() == {"challenger": 1}
     world.talk()
     world.tick(minutes=6)
     assert route(world).share == 1.0
     world.talk()
     world.tick(minutes=6)
-    assert world.registry.alias == {"champion": 1}
-    assert (route(world).stable.model, route(world).candidate) == (version.serving_name, None)
-    assert world.registry.tags[1]["rollout"] == "stable"
-    assert world.registry.tags[1]["rollout_by"] == "controller"
+    assert world.aliases() == {"champion": 1}
+    assert (route(world).stable.model, route(world).candidate) == (world.name(version), None)
+    assert world.tags(1)["rollout"] == "stable"
+    assert world.tags(1)["rollout_by"] == "controller"
     second = promoted(world)
-    assert world.registry.alias == {"champion": second, "previous": 1}
+    assert world.aliases() == {"champion": second, "previous": 1}
     reports = world.config.state_dir / "reports" / "support"
     assert sorted(path.name for path in reports.iterdir()) == ["rollout-v1.html", "rollout-v2.html"]
     assert [entry.action for entry in world.store.history("support")] == ["start", "advance", "promote"] * 2
@@ -93,21 +95,21 @@ def test_doing_nothing_changes_nothing(world: World) -> None:
 @pytest.mark.parametrize("gate", ["pending", "reject", "inconclusive"])
 def test_what_did_not_pass_the_gate_is_refused_and_told_why(world: World, gate: str) -> None:
     world.publish_version(gate)
-    world.registry.alias["promote"] = 1
+    world.ask("promote", 1)
     world.tick()
     world.tick()
     assert isinstance(state(world), Steady)
-    assert world.registry.alias == {}
-    assert gate in world.registry.tags[1]["rollout_refused"]
+    assert world.aliases() == {}
+    assert gate in world.tags(1)["rollout_refused"]
     (entry,) = world.store.history("support")
     assert (entry.action, entry.actor) == ("refuse", "mlflow alias promote")
-    assert all(not server.loaded for server in world.servers.values())
+    assert all(engine.loads == 0 for engine in world.engines.values())
 
 
 def test_an_override_lets_it_pass(world: World) -> None:
-    version = world.publish_version("reject")
-    world.registry.all[1] = version.model_copy(update={"override": "anna: the gate's items are out of date"})
-    world.registry.alias["promote"] = 1
+    world.publish_version("reject")
+    world.registry.set_tags("support", 1, {"override": "anna: the gate's items are out of date"})
+    world.ask("promote", 1)
     world.tick()
     assert isinstance(state(world), Canary)
 
@@ -123,103 +125,112 @@ def test_an_override_lets_it_pass(world: World) -> None:
 def test_an_adapter_of_another_lineage_never_reaches_an_engine(
     world: World, adapter: dict[str, Any], said: str
 ) -> None:
-    version = world.publish_version()
-    wrong = version.adapter.model_validate(version.adapter.model_dump() | adapter)
-    world.registry.all[1] = version.model_copy(update={"adapter": wrong})
-    world.registry.alias["promote"] = 1
+    entry = world.registry.entries["support", world.publish_version()]
+    entry.adapter = entry.adapter.model_validate(entry.adapter.model_dump() | adapter)
+    world.ask("promote", 1)
     world.tick()
     world.tick()
-    assert said in world.registry.tags[1]["rollout_refused"]
-    assert all(not server.loaded for server in world.servers.values())
+    assert said in world.tags(1)["rollout_refused"]
+    assert all(engine.loads == 0 for engine in world.engines.values())
 
 
 def test_a_broken_adapter_never_reaches_an_engine(world: World) -> None:
-    world.broken = {world.publish_version().version}
-    world.registry.alias["promote"] = 1
+    world.broken = {world.publish_version()}
+    world.ask("promote", 1)
     world.tick()
     world.tick()
-    assert "nan" in world.registry.tags[1]["rollout_refused"]
-    assert all(server.loads == 0 for server in world.servers.values())
+    assert "nan" in world.tags(1)["rollout_refused"]
+    assert all(engine.loads == 0 for engine in world.engines.values())
 
 
 def test_an_engine_that_says_yes_and_serves_the_base_gets_no_traffic(world: World) -> None:
     world.publish_version()
-    for server in world.servers.values():
-        server.serves_base_anyway = True
-    world.registry.alias["promote"] = 1
+    for engine in world.engines.values():
+        engine.faults.serve_base = True
+    world.ask("promote", 1)
     world.tick()
     world.tick()
     assert isinstance(state(world), Steady)
-    assert "engines do not serve it" in world.registry.tags[1]["rollout_refused"]
+    assert "engines do not serve it" in world.tags(1)["rollout_refused"]
     assert route(world).candidate is None
-    assert all(not server.loaded for server in world.servers.values())
+    assert world.servers["one"].list() == world.servers["two"].list() == ()
 
 
 def test_a_canary_waits_for_a_silent_engine_to_be_out_of_the_way_or_ready(world: World) -> None:
     world.publish_version()
-    world.servers["one"].down = world.servers["two"].down = True
-    world.registry.alias["promote"] = 1
+    world.engines["one"].stop()
+    world.engines["two"].stop()
+    world.ask("promote", 1)
     world.tick()
     assert isinstance(state(world), Steady)
-    assert world.registry.alias == {"promote": 1}
-    world.servers["two"].down = False
+    assert world.aliases() == {"promote": 1}
+    world.engines["two"].start()
     world.tick()
-    assert route(world).candidate.replicas == (TWO,)  # type: ignore[union-attr]
-    world.servers["one"].down = False
+    assert route(world).candidate.replicas == world.urls("two")  # type: ignore[union-attr]
+    world.engines["one"].start()
     world.tick()
-    assert route(world).candidate.replicas == (ONE, TWO)  # type: ignore[union-attr]
+    assert route(world).candidate.replicas == world.urls("one", "two")  # type: ignore[union-attr]
 
 
 def test_a_restarted_engine_is_out_of_the_routes_until_it_is_whole_again(world: World) -> None:
     in_canary(world)
-    one = world.servers["one"]
-    one.restart()
-    one.refuses = {route(world).stable.model}
+    world.engines["one"].restart()
+    world.busy = True  # one adapter a tick
     world.tick()
-    assert len(one.list()) == 1  # the candidate came back, the stable adapter did not
-    assert route(world).stable.replicas == (TWO,)
-    assert route(world).candidate.replicas == (TWO,)  # type: ignore[union-attr]
-    one.refuses = set()
+    assert world.servers["one"].list() == (route(world).stable.model,)
+    assert route(world).stable.replicas == world.urls("two")
+    assert route(world).candidate.replicas == world.urls("two")  # type: ignore[union-attr]
     world.tick()
-    assert route(world).stable.replicas == route(world).candidate.replicas == (ONE, TWO)  # type: ignore[union-attr]
+    assert route(world).stable.replicas == route(world).candidate.replicas == world.urls("one", "two")  # type: ignore[union-attr]
 
 
 def test_engines_that_all_restarted_get_no_traffic_before_they_are_proven(world: World) -> None:
     in_canary(world)
-    for server in (world.servers["one"], world.servers["two"]):
-        server.restart()
-        server.refuses = {route(world).candidate.model}  # type: ignore[union-attr]
+    for name in ("one", "two"):
+        world.engines[name].restart()
+        world.engines[name].faults.refuse_loads = "no room"
     world.new_controller().tick(world.now)
     assert route(world).candidate is None
-    assert route(world).stable.replicas == (ONE, TWO)
+    assert route(world).stable.replicas == ()
+    for name in ("one", "two"):
+        world.engines[name].faults.refuse_loads = ""
+    world.tick()
+    assert route(world).stable.replicas == world.urls("one", "two")
+    assert route(world).candidate.replicas == world.urls("one", "two")  # type: ignore[union-attr]
 
 
 def test_an_engine_that_is_silent_for_a_moment_is_better_than_none(world: World) -> None:
     promoted(world)
-    world.servers["one"].down = world.servers["two"].down = True
+    world.engines["one"].stop()
+    world.engines["two"].stop()
     world.tick()
-    assert route(world).stable.replicas == (ONE, TWO)
+    assert route(world).stable.replicas == world.urls("one", "two")
     world.new_controller().tick(world.now)
-    assert route(world).stable.replicas == (ONE, TWO)
+    assert route(world).stable.replicas == world.urls("one", "two")
 
 
 def test_what_nobody_needs_is_unloaded_after_a_while_and_what_is_at_the_gate_is_left_alone(world: World) -> None:
     first, second = in_canary(world)
-    gated = world.publish_version("pending").serving_name
-    names = [world.registry.all[number].serving_name for number in (first, second)]
+    number = world.publish_version("pending")
+    gated = world.name(number)
+    names = [world.name(number) for number in (first, second)]
     one = world.servers["one"]
-    one.load(gated, Path("elsewhere"))
+    one.load(gated, world.folder / "trained" / str(number))
     world.controller.roll_back("support", "bo", "complaints")
     world.tick()
     assert one.list() == tuple(sorted([*names, gated]))  # a gateway with an older table may still ask for it
     world.tick(minutes=2)
     assert one.list() == tuple(sorted([names[0], gated]))
-    folder = world.config.state_dir / "adapters" / world.registry.all[second].adapter.sha256
+    folder = world.config.state_dir / "adapters" / world.registry.get("support", second).adapter.sha256
     assert folder.is_dir()
 
 
 def test_a_worse_candidate_is_rolled_back_and_not_started_again(tmp_path: Path) -> None:
-    world = World(tmp_path, auto_canary=True)
+    with World(tmp_path, auto_canary=True) as world:
+        _see_it_rolled_back_for_good(world)
+
+
+def _see_it_rolled_back_for_good(world: World) -> None:
     world.tick()
     world.publish_version()
     world.tick()
@@ -231,8 +242,8 @@ def test_a_worse_candidate_is_rolled_back_and_not_started_again(tmp_path: Path) 
     assert rolled_back.last is not None
     assert "hard_failure" in rolled_back.last.reason
     assert route(world).candidate is None
-    assert world.registry.tags[1]["rollout"] == "rolled_back"
-    assert world.registry.alias == {}
+    assert world.tags(1)["rollout"] == "rolled_back"
+    assert world.aliases() == {}
     for _ in range(3):
         world.tick(minutes=10)
     assert isinstance(state(world), Steady)
@@ -250,7 +261,7 @@ def test_without_traffic_a_canary_holds_and_is_rolled_back_at_its_time_out(world
     assert isinstance(state(world), Canary)
     world.tick(minutes=3)
     assert isinstance(state(world), Steady)
-    assert "timed out" in world.registry.tags[2]["rollout_why"]
+    assert "timed out" in world.tags(2)["rollout_why"]
 
 
 def test_an_event_log_that_cannot_be_read_is_no_evidence_and_no_excuse(world: World) -> None:
@@ -266,7 +277,7 @@ def test_an_event_log_that_cannot_be_read_is_no_evidence_and_no_excuse(world: Wo
 
 def test_a_gateway_s_alarm_rolls_back_and_an_old_one_does_not(world: World) -> None:
     _, candidate = in_canary(world)
-    model = world.registry.all[candidate].serving_name
+    model = world.name(candidate)
     old = Trip(business="support", model=model, at=world.now.replace(year=2025), failures=5)
     world.gateway.tripped = (old,)
     world.tick()
@@ -274,31 +285,31 @@ def test_a_gateway_s_alarm_rolls_back_and_an_old_one_does_not(world: World) -> N
     world.gateway.tripped = (old.model_copy(update={"at": world.now}),)
     world.tick()
     assert isinstance(state(world), Steady)
-    assert world.registry.tags[candidate]["rollout_by"] == "gateway"
+    assert world.tags(candidate)["rollout_by"] == "gateway"
 
 
 def test_a_rollback_reaches_the_gateways_before_it_returns_and_needs_neither_registry_nor_engines(
     world: World,
 ) -> None:
     stable, _ = in_canary(world)
-    world.registry.down = True
-    for server in world.servers.values():
-        server.down = True
+    world.registry.available = False
+    for engine in world.engines.values():
+        engine.stop()
     world.new_controller()
     world.controller.roll_back("support", "bo", "complaints")
     assert route(world).candidate is None
-    assert (route(world).stable.version, route(world).stable.replicas) == (stable, (ONE, TWO))
+    assert (route(world).stable.version, route(world).stable.replicas) == (stable, world.urls("one", "two"))
     world.tick()
-    world.registry.down = False
+    world.registry.available = True
     world.tick()
-    assert world.registry.alias == {"champion": stable}
-    assert world.registry.tags[2]["rollout_by"] == "bo"
+    assert world.aliases() == {"champion": stable}
+    assert world.tags(2)["rollout_by"] == "bo"
 
 
 def test_a_rollback_says_when_a_gateway_did_not_hear_it_and_the_next_tick_tells_it(world: World) -> None:
     in_canary(world)
     world.gateway.down = True
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(GatewayUnavailable):
         world.controller.roll_back("support", "bo", "complaints")
     assert route(world).candidate is not None
     world.gateway.down = False
@@ -311,8 +322,8 @@ def test_the_last_promotion_is_rolled_back_to_the_previous_version_once(world: W
     world.controller.roll_back("support", "bo", "complaints")
     world.controller.roll_back("support", "bo", "clicked twice")
     world.tick()
-    assert world.registry.alias == {"champion": first}
-    assert world.registry.tags[second]["rollout"] == "rolled_back"
+    assert world.aliases() == {"champion": first}
+    assert world.tags(second)["rollout"] == "rolled_back"
 
 
 def test_an_alias_rollback_returns_to_its_version_even_if_that_has_to_be_loaded_first(world: World) -> None:
@@ -321,38 +332,40 @@ def test_an_alias_rollback_returns_to_its_version_even_if_that_has_to_be_loaded_
     third = promoted(world)
     world.tick(minutes=2)
     world.tick(minutes=2)
-    name = world.registry.all[first].serving_name
+    name = world.name(first)
     assert name not in world.servers["one"].list()
-    world.servers["one"].down = world.servers["two"].down = True
-    world.registry.alias["rollback"] = first
+    world.engines["one"].stop()
+    world.engines["two"].stop()
+    world.ask("rollback", first)
     world.tick()
     assert route(world).stable.version == third  # serving goes on until the other one can take over
-    world.servers["one"].down = world.servers["two"].down = False
+    world.engines["one"].start()
+    world.engines["two"].start()
     world.tick()
-    assert (route(world).stable.model, route(world).stable.replicas) == (name, (ONE, TWO))
-    assert world.registry.alias == {"champion": first}
+    assert (route(world).stable.model, route(world).stable.replicas) == (name, world.urls("one", "two"))
+    assert world.aliases() == {"champion": first}
 
 
 def test_a_champion_moved_by_hand_is_put_back_and_means_promote_or_rollback(world: World) -> None:
     first, second = promoted(world), promoted(world)
-    third = world.publish_version().version
-    world.registry.alias["champion"] = third
+    third = world.publish_version()
+    world.ask("champion", third)
     world.tick()
     assert isinstance(state(world), Canary)
-    assert world.registry.alias == {"champion": second, "challenger": third, "previous": first}
-    world.registry.alias["champion"] = first
+    assert world.aliases() == {"champion": second, "challenger": third, "previous": first}
+    world.ask("champion", first)
     world.tick()
-    assert world.registry.alias == {"champion": first}
+    assert world.aliases() == {"champion": first}
     assert route(world).stable.version == first
     world.publish_version("reject")
     for _ in range(2):  # the same wish again is heard again
-        world.registry.alias["champion"] = 4
+        world.ask("champion", 4)
         world.tick()
-        assert world.registry.alias == {"champion": first}
+        assert world.aliases() == {"champion": first}
     assert [entry.action for entry in world.store.history("support")][-2:] == ["refuse", "refuse"]
-    del world.registry.alias["champion"]
+    world.registry.drop_alias("support", "champion")
     world.tick()
-    assert world.registry.alias == {"champion": first}
+    assert world.aliases() == {"champion": first}
 
 
 def test_a_paused_canary_waits_and_goes_on(world: World) -> None:
@@ -367,16 +380,50 @@ def test_a_paused_canary_waits_and_goes_on(world: World) -> None:
     assert route(world).share == 1.0
 
 
-def test_a_lost_control_database_takes_over_the_champion_of_the_registry(world: World, tmp_path: Path) -> None:
+def test_a_lost_control_database_takes_over_the_champion_of_the_registry_and_numbers_on(
+    world: World, tmp_path: Path
+) -> None:
     first = promoted(world)
     (tmp_path / "second").mkdir()
-    lost = World(tmp_path / "second", auto_canary=True)
-    lost.registry = world.registry
-    lost.new_controller()
-    lost.tick()
-    lost.tick()
-    assert route(lost).stable.version == first
-    assert world.registry.alias == {"champion": first}
+    with World(tmp_path / "second", world.registry, auto_canary=True) as lost:
+        lost.gateway = world.gateway
+        lost.new_controller()
+        held = world.gateway.routes.generation
+        lost.tick()
+        lost.tick()
+        assert route(lost).stable.version == first
+        assert lost.gateway.routes.generation > held
+        assert lost.aliases() == {"champion": first}
+
+
+def test_a_registry_that_takes_no_writes_does_not_bring_a_rolled_back_version_back(world: World) -> None:
+    """The wish for it still stands in the registry, and was dealt with."""
+    number = world.publish_version()
+    world.ask("promote", number)
+    world.registry = ReadOnly(world.registry.entries)
+    world.registry.aliased = {"promote": number}
+    world.new_controller()
+    world.tick()
+    assert isinstance(state(world), Canary)
+    world.controller.roll_back("support", "bo", "complaints")
+    world.tick()
+    world.tick()
+    assert isinstance(state(world), Steady)
+    assert "support: registry" in world.controller.problems
+
+
+class ReadOnly(MemoryRegistry):
+    """Its database is full."""
+
+    def __init__(self, entries: dict[Any, Any]) -> None:
+        super().__init__(entries=entries)
+        self.aliased: dict[str, int] = {}
+
+    def aliases(self, business: str) -> dict[str, int]:
+        return self.aliased
+
+    def set_tags(self, business: str, version: int, tags: Mapping[str, str]) -> None:
+        raise RegistryUnavailable("the registry's disk is full")
 
 
 def test_two_controllers_do_not_undo_each_other(world: World) -> None:
