@@ -35,10 +35,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         decision = _compare(args, console)
     except (PipelineError, OSError) as error:
-        console.print(f"error: {error}", style="red", highlight=False, markup=False)
+        console.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         return _FAILED
-    console.print(f"{decision.verdict.upper()}: {decision.reason}", highlight=False, markup=False)
-    console.print(f"report: {args.out}", highlight=False, markup=False)
+    console.print(f"{decision.verdict.upper()}: {decision.reason}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"report: {args.out}", highlight=False, markup=False, soft_wrap=True)
     return _CODES[decision.verdict]
 
 

@@ -103,7 +103,8 @@ TEXTS: dict[str, Text] = {
     # What users said
     "said_title": Text("What users said", "用户反馈"),
     "said_window": Text(
-        "{users:user/users} gave feedback between {start} and {end}.", "{start} 至 {end}，共有 {users} 位用户给出反馈。"
+        "From {start} to {end}. What was used comes from {users:user/users}.",
+        "{start} 至 {end}。被采用的内容来自 {users} 位用户。",
     ),
     "said_none": Text("There was no feedback in this time.", "这段时间没有反馈。"),
     # What was used
