@@ -17,7 +17,7 @@ from pipeline.serving.base import AdapterServer
 
 TOLERANCE_NATS = 0.5
 TOLERANCE_SHARE = 0.005
-"""Root mean square over the texts of measured minus recorded: at most `TOLERANCE_NATS` plus this share of the deltas."""
+"""Root mean square over the texts of measured minus recorded: at most `TOLERANCE_NATS` and this share of the deltas."""
 FAR_NATS = 2.0
 """An adapter that moves the texts by less (root mean square) cannot be told from the base model."""
 _MAX_BYTES = 512
@@ -92,7 +92,7 @@ def prove(server: AdapterServer, name: str, fingerprint: Fingerprint) -> None:
         what = "the base model" if shown < FAR_NATS else "another adapter"
         raise ServingError(
             f"engine {server.url} does not serve '{name}' under that name but {what}: its probe is {apart:.2f} nats "
-            f"from the recorded one (limit {limit:.2f}) and {shown:.2f} from the base model; unload it and load it again"
+            f"from the recorded one (limit {limit:.2f}) and {shown:.2f} from the base model; unload and load it again"
         )
 
 
