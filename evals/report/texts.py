@@ -45,7 +45,7 @@ TEXTS: dict[str, Text] = {
     "nothing_asked": Text("There was no question to ask both of them.", "没有可供两个版本回答的问题。"),
     "range": Text(
         "We are {confidence} sure that the true difference lies between {low} and {high}.",
-        "我们有 {confidence} 的把握认为，真实差距在 {low} 到 {high} 之间。",
+        "我们有 {confidence} 的把握认为，真实差距在 {low} 到 {high}之间。",
     ),
     "no_range": Text("One user alone cannot show how far others differ.", "只有一位用户，无法推断其他用户的情况。"),
     "no_primary": Text("No answer could be scored, so nothing can be said.", "没有可以评分的回答，因此无法得出结论。"),
@@ -70,7 +70,7 @@ TEXTS: dict[str, Text] = {
     "why_primary_open": Text(
         "{metric}: a difference of this size may be chance. With this many users we could "
         "only be sure of {effect} or more.",
-        "{metric}：这样的差距可能出于偶然。以目前的用户数，只有差距达到 {effect} 以上才能确认。",
+        "{metric}：这样的差距可能出于偶然。以目前的用户数，只有差距达到 {effect}以上才能确认。",
     ),
     "why_guardrail_open": Text(
         "{metric}: it may be worse than you allow; the answers we have cannot rule that out.",
@@ -212,7 +212,7 @@ TEXTS: dict[str, Text] = {
     "sure_effect": Text(
         "With this many, a true difference of {effect} or more is found in four nights of five. Smaller ones may stay "
         "unseen.",
-        "以这样的数量，真实差距达到 {effect} 以上时，五晚中有四晚能够发现；更小的差距可能看不出来。",
+        "以这样的数量，真实差距达到 {effect}以上时，五晚中有四晚能够发现；更小的差距可能看不出来。",
     ),
     "sure_luck": Text(
         "If a version of every night of a year were truly no better, luck would still let about {nights} of 365 "
