@@ -86,7 +86,7 @@ def read_events(events_dir: Path, business: str, start: datetime, end: datetime)
     for _ in range(_ATTEMPTS):
         try:
             return _read(events_dir, business, start, end)
-        except duckdb.IOException as error:
+        except (duckdb.IOException, FileNotFoundError) as error:
             problem = " ".join(str(error).split())
             log.info("the event log changed while it was read; reading it again")
     raise DataError(f"{events_dir}: the event log cannot be read ({problem[:200]}); look at the disk")

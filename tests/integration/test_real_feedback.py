@@ -36,6 +36,7 @@ from pipeline.gateway.auth import create_key
 from pipeline.records import CleanRecord, Dropped, DropReason, SnapshotManifest
 from tests.conftest import ROOT, Started, free_port, running
 
+pytestmark = pytest.mark.timeout(1500)  # most of a thousand texts' time is the search for names, on one core
 USERS = 40
 LEFT_OUT = {
     DropReason.EXACT_DUPLICATE,

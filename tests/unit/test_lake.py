@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pipeline.errors import DataError
 from pipeline.events.lake import compact, read_events
 from pipeline.records import Feedback, Interaction
 from tests.builders import NOON, a_feedback, an_interaction
@@ -156,6 +157,25 @@ def test_a_segment_that_begins_anew_under_its_old_name_joins_its_file(tmp_path: 
         write_segment(tmp_path, line(an_interaction(name)))
         assert compact(tmp_path, LATER) == 1
     assert [i.interaction_id for i in read_events(tmp_path, "support", START, END).interactions] == ["i1", "i2"]
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_a_segment_that_goes_away_while_it_is_read_is_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    write_segment(tmp_path, line(an_interaction()))
+    real, listed = lake._segments, []
+
+    def list_with_ghost(events_dir: Path) -> list[Path]:
+        listed.append(events_dir)
+        return real(events_dir) + [events_dir / "segments" / "gone.jsonl"] * (len(listed) <= times)
+
+    monkeypatch.setattr(lake, "_segments", list_with_ghost)
+    if times == 1:
+        assert len(read_events(tmp_path, "support", START, END).interactions) == 1
+    else:
+        with pytest.raises(DataError, match="cannot be read"):
+            read_events(tmp_path, "support", START, END)
 
 
 def test_a_segment_that_may_still_be_written_is_left_alone(tmp_path: Path) -> None:
