@@ -63,7 +63,7 @@ def validate_adapter(folder: Path, base_path: Path, base: BaseModelRef, max_rank
             largest = largest_magnitude(folder / _WEIGHTS, tensor)
             if not largest <= MAX_MAGNITUDE:  # NaN is not below anything
                 raise ValueError(
-                    f"tensor '{name}' holds {largest}; all values must be finite, at most {MAX_MAGNITUDE:g}"
+                    f"tensor '{name}' holds {largest:g}; all values must be finite, at most {MAX_MAGNITUDE:g}"
                 )
     except (ValueError, OSError) as error:
         raise ServingError(f"adapter {folder.name[:80]!r} cannot be served: {error}; train it again") from error
