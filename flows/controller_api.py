@@ -240,12 +240,12 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _register_webhook(config: Config, settings: Settings) -> None:
     """Ask MLflow to wake the loop; without it the loop is up to `poll_s` slower and does the same."""
-    from pipeline.registry.mlflow import ensure_webhook
+    from pipeline.registry.mlflow import MlflowRegistry
 
     address = config.system.controller
     url = f"http://{address.host}:{address.port}/webhook/mlflow"
     try:
-        ensure_webhook(config.system.mlflow.url, url, settings.webhook_secret.get_secret_value())
+        MlflowRegistry(config.system.mlflow.url).ensure_webhook(url, settings.webhook_secret.get_secret_value())
     except RegistryError as error:
         log.warning("no webhook from MLflow, polling every %g s instead: %s", address.poll_s, error)
 
