@@ -23,7 +23,7 @@ PiiDetector: TypeAlias = Callable[[Sequence[str]], list[list[Span]]]
 
 
 def make_detector(language: Literal["en", "zh"]) -> PiiDetector:
-    """The real detector of a language, with its models loaded (seconds, and some hundred MB for English)."""
+    """The real detector of a language, with its models loaded (seconds to import, about 500 MB)."""
     from pipeline.clean.pii.detector import PresidioDetector
 
     return PresidioDetector(language)
