@@ -241,8 +241,9 @@ def gateway_config(directory: Path, engines: tuple[EngineConfig, ...], **section
     """A configuration with two businesses; the controller's port is one where nobody listens."""
     burst = section.pop("burst", BurstConfig())
     controller = section.pop("controller", ControllerConfig(port=1))
+    base = section.pop("base", BASE)
     system = SystemConfig(
-        base_model=BaseModelConfig(id=BASE, revision="r", path=Path("base")),
+        base_model=BaseModelConfig(id=base, revision="r", path=Path("base")),
         engines=engines,
         gateway=GatewayConfig(**section),
         burst=burst,

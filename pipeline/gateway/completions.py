@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from time import perf_counter_ns
 
+from pipeline.gateway.answer import Answer
 from pipeline.gateway.arms import ArmStore, SessionArm, SessionArms
 from pipeline.gateway.auth import ApiKey
 from pipeline.gateway.errors import Refused
@@ -78,9 +79,9 @@ class Completions:
             end = await self._relay.serve(exchange, turn, dispatch, own)
         finally:
             stats.in_flight -= 1
-            judged, useful = self._recorder.record(turn, end, stats, perf_counter_ns())
+            judged, answer = self._recorder.record(turn, end, stats, perf_counter_ns())
             if turn.arm is Arm.CANDIDATE:
-                self._watch(turn, judged, useful)
+                self._watch(turn, judged, answer)
 
     async def _begin(
         self, exchange: Exchange, asked: Asked, business: str, route: Route, key: ApiKey, arrived: int
@@ -152,9 +153,9 @@ class Completions:
             affinity=int(turn.session[:8], 16),
         )
 
-    def _watch(self, turn: Turn, end: StreamEnd, useful: bool) -> None:
+    def _watch(self, turn: Turn, end: StreamEnd, answer: Answer) -> None:
         """Tell the guard about a candidate's hard failure."""
-        empty = end is StreamEnd.COMPLETE and not useful
+        empty = end is StreamEnd.COMPLETE and not answer.has_token
         engine_error = end is StreamEnd.UPSTREAM_ERROR and (turn.status >= 500 or turn.status in (200, 404))
         if not (empty or engine_error or end in _HARD_ENDS):
             return

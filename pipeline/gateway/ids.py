@@ -21,6 +21,7 @@ class Ids:
     def __init__(self, salt: str, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self._key = hashlib.sha256(salt.encode()).digest()
         self._clock_ns = clock_ns
+        self._pool = b""
 
     def user_key(self, business: str, user_id: str) -> str:
         """What stands for a user in the log: 32 hex digits, different in each business."""
@@ -40,7 +41,7 @@ class Ids:
         millis, rest = divmod(now, 1_000_000)
         fraction = rest * 4096 // 1_000_000  # RFC 9562 method 3: ids of one process sort by time below the millisecond
         high = (millis & 0xFFFF_FFFF_FFFF) << 80 | _VERSION | fraction << 64
-        value = high | _VARIANT | int.from_bytes(os.urandom(4), "big") << _TAG_BITS
+        value = high | _VARIANT | self._random() << _TAG_BITS
         value |= self._tag(business, value)
         text = f"{value:032x}"
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
@@ -62,9 +63,13 @@ class Ids:
         return int.from_bytes(digest, "big") & _TAG_MASK
 
     def _hash(self, purpose: bytes, *parts: str) -> str:
-        hasher = hashlib.blake2b(digest_size=16, key=self._key, person=purpose)
-        for part in parts:
-            data = part.encode("utf-8", "surrogatepass")
-            hasher.update(len(data).to_bytes(8, "big"))  # so that ("ab", "c") and ("a", "bc") differ
-            hasher.update(data)
-        return hasher.hexdigest()
+        # With lengths, so that ("ab", "c") and ("a", "bc") differ.
+        text = "".join([f"{len(part)}:{part}" for part in parts]).encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(text, digest_size=16, key=self._key, person=purpose).hexdigest()
+
+    def _random(self) -> int:
+        """32 random bits; the system is asked for many at once."""
+        if not self._pool:
+            self._pool = os.urandom(4096)
+        bits, self._pool = self._pool[-4:], self._pool[:-4]
+        return int.from_bytes(bits, "big")

@@ -72,8 +72,8 @@ class Recorder:
         self._metrics = metrics
         self._base_model = base_model
 
-    def record(self, turn: Turn, transport_end: StreamEnd, stats: ArmStats, now: int) -> tuple[StreamEnd, bool]:
-        """Log a turn that has ended; returns how it ended and whether the user got anything.
+    def record(self, turn: Turn, transport_end: StreamEnd, stats: ArmStats, now: int) -> tuple[StreamEnd, Answer]:
+        """Log a turn that has ended; returns how it ended and what the user got.
 
         Args:
             transport_end: as far as the connections tell; the answer's bytes may tell more.
@@ -93,7 +93,7 @@ class Recorder:
         stats.statuses[turn.status] = stats.statuses.get(turn.status, 0) + 1
         stats.tokens_in += answer.prompt_tokens or 0
         stats.tokens_out += answer.completion_tokens or 0
-        return end, answer.has_token
+        return end, answer
 
     def _line(self, turn: Turn, end: StreamEnd, answer: Answer, timings: dict[str, float | None]) -> bytes:
         usage = None
