@@ -38,20 +38,22 @@ _LINES = """
     SELECT *, (business IS NOT NULL AND id IS NOT NULL AND interaction_id IS NOT NULL AND happened IS NOT NULL)
                 AS placed
     FROM (
-        SELECT json::VARCHAR AS json,
-               CASE WHEN (json -> '$.interaction') IS NOT NULL THEN 'interaction' ELSE 'feedback' END AS kind,
-               nullif(regexp_extract(coalesce(json ->> '$.interaction.business', json ->> '$.feedback.business'),
-                                     '^[a-z0-9-]{1,40}$'), '') AS business,
-               coalesce(json ->> '$.interaction.interaction_id', json ->> '$.feedback.event_id') AS id,
-               coalesce(json ->> '$.interaction.interaction_id', json ->> '$.feedback.interaction_id')
-                 AS interaction_id,
-               TRY_CAST(coalesce(json ->> '$.interaction.started_at', json ->> '$.feedback.received_at')
-                        AS TIMESTAMPTZ) AS happened
-        FROM read_ndjson_objects($paths, ignore_errors = true, maximum_object_size = 67108864)
+        SELECT json,
+               CASE WHEN found[1] IS NOT NULL THEN 'interaction' ELSE 'feedback' END AS kind,
+               nullif(regexp_extract(coalesce(found[2], found[5]), '^[a-z0-9-]{1,40}$'), '') AS business,
+               coalesce(found[1], found[7]) AS id,
+               coalesce(found[1], found[6]) AS interaction_id,
+               TRY_CAST(coalesce(found[3], found[4]) AS TIMESTAMPTZ) AS happened
+        FROM (
+            -- All at once: each extraction by itself would parse the line again.
+            SELECT json::VARCHAR AS json, json_extract_string(json, [
+                '$.interaction.interaction_id', '$.interaction.business', '$.interaction.started_at',
+                '$.feedback.received_at', '$.feedback.business', '$.feedback.interaction_id', '$.feedback.event_id'
+            ]) AS found
+            FROM read_ndjson_objects($paths, ignore_errors = true, maximum_object_size = 67108864)
+        )
     )
 """
-
-
 _COLUMNS = "kind, id, interaction_id, happened, json"
 _COLUMNS_TYPED = "kind VARCHAR, id VARCHAR, interaction_id VARCHAR, happened TIMESTAMPTZ, json VARCHAR"
 
