@@ -105,4 +105,4 @@ def _root_mean_square(values: Sequence[float]) -> float:
 
 
 def _end(text: str) -> str:
-    return text.strip().encode("utf-8", "ignore")[-_MAX_BYTES:].decode("utf-8", "ignore")
+    return text.rstrip().encode("utf-8", "ignore")[-_MAX_BYTES:].decode("utf-8", "ignore").strip()
