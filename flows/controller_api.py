@@ -22,8 +22,9 @@ import uvicorn
 from pipeline.config import Config, Settings, load_config, load_settings
 from pipeline.errors import ConfigError, PipelineError, RegistryError
 from pipeline.records import ModelVersion
+from pipeline.registry.base import ModelRegistry
 from pipeline.rollout.store import RolloutStore
-from pipeline.services import connect
+from pipeline.services import Services, connect
 from pipeline.serving.validate import validate_adapter
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
@@ -175,9 +176,8 @@ class Loop:
             self._woken.wait(self._poll_s)
 
 
-def build(config: Config, settings: Settings, loop: Loop) -> Controller:
+def build(config: Config, settings: Settings, services: Services, loop: Loop) -> Controller:
     """The controller with its real clients. Nothing is contacted yet."""
-    services = connect(config, settings)
     gateway = config.system.gateway
     gateways = Gateways((f"http://{gateway.host}:{gateway.admin_port}",), settings.admin_key.get_secret_value())
     adapters_dir = config.state_dir / "adapters"
@@ -210,9 +210,16 @@ def serve(config: Config, settings: Settings) -> None:
     address = config.system.controller
     listening = _listen(address.host, address.port)
     loop = Loop(address.poll_s)
-    controller = build(config, settings, loop)
-    _register_webhook(config, settings)
-    ticking = threading.Thread(target=loop.run, args=(controller.tick,), name="controller-loop", daemon=True)
+    services = connect(config, settings)
+    controller = build(config, settings, services, loop)
+    has_webhook = False
+
+    def tick(now: datetime) -> None:
+        nonlocal has_webhook
+        controller.tick(now)
+        has_webhook = has_webhook or _ask_for_webhook(services.registry, config, settings)
+
+    ticking = threading.Thread(target=loop.run, args=(tick,), name="controller-loop", daemon=True)
     ticking.start()
     server = uvicorn.Server(
         uvicorn.Config(make_app(controller, settings, loop.wake), log_level="warning", access_log=False)
@@ -238,16 +245,19 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _register_webhook(config: Config, settings: Settings) -> None:
-    """Ask MLflow to wake the loop; without it the loop is up to `poll_s` slower and does the same."""
+def _ask_for_webhook(registry: ModelRegistry, config: Config, settings: Settings) -> bool:
+    """Have MLflow wake the loop; without it the loop is up to `poll_s` slower and does the same."""
     from pipeline.registry.mlflow import MlflowRegistry
 
     address = config.system.controller
     url = f"http://{address.host}:{address.port}/webhook/mlflow"
-    try:
-        MlflowRegistry(config.system.mlflow.url).ensure_webhook(url, settings.webhook_secret.get_secret_value())
-    except RegistryError as error:
-        log.warning("no webhook from MLflow, polling every %g s instead: %s", address.poll_s, error)
+    if isinstance(registry, MlflowRegistry):
+        try:
+            registry.ensure_webhook(url, settings.webhook_secret.get_secret_value())
+        except RegistryError as error:
+            log.info("no webhook from MLflow yet, polling every %g s: %s", address.poll_s, error)
+            return False
+    return True
 
 
 def _error(status: int, message: str) -> JSONResponse:

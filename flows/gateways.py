@@ -15,14 +15,6 @@ class GatewayUnavailable(ServingError, Transient):
     """A gateway did not answer, or not as a gateway does."""
 
 
-class GatewayAhead(ServingError):
-    """A gateway holds a newer table than the control database: the database was lost or replaced."""
-
-    def __init__(self, url: str, generation: int) -> None:
-        super().__init__(f"{url} holds routes of generation {generation}, newer than ours; numbering on from there")
-        self.generation = generation
-
-
 class Gateways:
     """All gateways, by the base URLs of their admin APIs."""
 
@@ -34,16 +26,12 @@ class Gateways:
         """Give every gateway the table.
 
         Raises:
-            GatewayAhead: one holds a newer table.
             GatewayUnavailable: names the gateways that did not take it; the others did.
         """
         failed = []
         for url in self._urls:
             try:
-                answer = self._client.put(f"{url}/admin/routes", json=routes.model_dump(mode="json"))
-                if answer.status_code == httpx.codes.CONFLICT:
-                    raise GatewayAhead(url, int(answer.json()["generation"]))
-                answer.raise_for_status()
+                self._client.put(f"{url}/admin/routes", json=routes.model_dump(mode="json")).raise_for_status()
             except httpx.HTTPError as error:
                 failed.append(f"{url} ({_reason(error)})")
         if failed:

@@ -12,7 +12,6 @@ from pipeline.rollout.routes import published_target, route_of
 from pipeline.rollout.store import RolloutStore, WriteConflict
 
 from flows.fleet import Fleet
-from flows.gateways import GatewayAhead
 from flows.versions import VersionBook
 
 log = logging.getLogger(__name__)
@@ -50,12 +49,7 @@ class Publisher:
         with self._alone:
             routes = self._kept(now)
             if routes.generation != self._pushed:
-                try:
-                    self._push(routes)
-                except GatewayAhead as ahead:
-                    log.warning("%s", ahead)
-                    routes = self._store.publish(routes.routes, routes.generation, now, above=ahead.generation)
-                    self._push(routes)
+                self._push(routes)
                 self._pushed = routes.generation
                 log.info("routes: generation %d", routes.generation)
             return routes

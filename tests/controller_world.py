@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.controller import Controller
-from flows.gateways import GatewayAhead, GatewayUnavailable
+from flows.gateways import GatewayUnavailable
 from pipeline.config import BusinessConfig, Config, RolloutConfig, StepConfig, SystemConfig
 from pipeline.control import open_control
 from pipeline.errors import ServingError
@@ -20,7 +20,7 @@ from pipeline.records import GateDecision, ModelVersion, Route, Routes, Verdict,
 from pipeline.registry.memory import MemoryRegistry
 from pipeline.rollout.store import RolloutStore
 from pipeline.serving.proof import fingerprint
-from pipeline.serving.scripted import ScriptedEngine
+from pipeline.serving.scripted import Faults, ScriptedEngine
 from pipeline.serving.vllm import VllmServer
 from pipeline.train.process import ADAPTER_FILES, adapter_digest
 from tests.builders import an_adapter, an_interaction
@@ -34,13 +34,37 @@ class Crash(BaseException):
     """The process was killed here."""
 
 
-class World:
-    """Two engines for adapters, one for the base, and one business: `with World(folder) as world`."""
+class Engines:
+    """Two engines for adapters and one for the base, for many worlds one after the other."""
 
-    def __init__(self, folder: Path, registry: MemoryRegistry | None = None, **rollout: Any) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
         self._running = ExitStack()
         self.engines = {name: self._running.enter_context(ScriptedEngine()) for name in ("base", "one", "two")}
+        self.servers = {name: VllmServer(engine.url, "base") for name, engine in self.engines.items()}
+
+    def __enter__(self) -> "Engines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    def forget(self) -> None:
+        """Be as new."""
+        for engine in self.engines.values():
+            engine.faults = Faults()
+            engine.loads = 0
+            engine.restart()
+
+
+class World:
+    """Engines, a registry, a gateway and one business: `with World(folder, engines) as world`."""
+
+    def __init__(
+        self, folder: Path, engines: "Engines", registry: MemoryRegistry | None = None, **rollout: Any
+    ) -> None:
+        self.folder = folder
+        engines.forget()
+        self.engines, self.servers = engines.engines, engines.servers
         steps = (
             StepConfig(share=0.5, min_minutes=5, min_users=10, timeout_minutes=60),
             StepConfig(share=1.0, min_minutes=5, min_users=10, timeout_minutes=60),
@@ -56,7 +80,7 @@ class World:
                 "rollout": RolloutConfig(steps=steps, **rollout),
             }
         )
-        engines = [
+        engine_configs = [
             {"name": name, "url": engine.url, "serves": "base" if name == "base" else "adapters"}
             for name, engine in self.engines.items()
         ]
@@ -66,13 +90,12 @@ class World:
                 {
                     "state_dir": folder / "state",
                     "base_model": {"id": "base", "revision": "r1", "path": folder / "base"},
-                    "engines": engines,
+                    "engines": engine_configs,
                 }
             ),
             businesses={"support": self.business},
         )
         self.registry = registry or MemoryRegistry()
-        self.servers = {name: VllmServer(engine.url, "base") for name, engine in self.engines.items()}
         self.gateway = FakeGateway()
         self.now = MORNING
         self.broken: set[int] = set()
@@ -91,7 +114,6 @@ class World:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._running.close()
         self._database.dispose()
 
     def new_controller(self) -> Controller:
@@ -269,10 +291,9 @@ class FakeGateway:
     def push(self, routes: Routes) -> None:
         if self.down:
             raise GatewayUnavailable("the gateway is down")
-        if routes.generation < self.routes.generation:
-            raise GatewayAhead("the gateway", self.routes.generation)
         self.pushes.append(routes)
-        self.routes = routes
+        if routes.generation > self.routes.generation:
+            self.routes = routes
 
     def trips(self) -> tuple[Trip, ...]:
         return self.tripped

@@ -134,17 +134,17 @@ class RolloutStore:
             return Routes(generation=0, routes=())
         return Routes(generation=row.generation, routes=tuple(Route.model_validate(r) for r in row.routes))
 
-    def publish(self, routes: tuple[Route, ...], expected_generation: int, now: datetime, *, above: int = 0) -> Routes:
+    def publish(self, routes: tuple[Route, ...], expected_generation: int, now: datetime) -> Routes:
         """Make a new generation of the routes, if nobody else did since they were read.
 
-        Args:
-            above: the new generation is higher than this one too.
+        Numbers begin at the Unix time in seconds: those of a database that was lost lie below, so that gateways, which
+        keep the highest they have seen, take the new ones.
 
         Raises:
             WriteConflict: somebody did.
         """
         body = [route.model_dump(mode="json") for route in routes]
-        generation = max(expected_generation, above) + 1
+        generation = expected_generation + 1 if expected_generation else int(now.timestamp())
         values = {"generation": generation, "routes": body, "updated_at": now}
         with self._engine.begin() as connection:
             if expected_generation == 0:

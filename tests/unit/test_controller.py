@@ -1,6 +1,7 @@
 """What the controller does with wishes, engines, evidence and accidents."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,19 @@ from pipeline.errors import RegistryUnavailable
 from pipeline.gateway.guard import Trip
 from pipeline.records import Route
 from pipeline.registry.memory import MemoryRegistry
-from pipeline.rollout.state import Canary, Paused, Steady
-from tests.controller_world import World
+from pipeline.rollout.state import Canary, Outcome, Paused, Steady, stable_of
+from tests.controller_world import Engines, World
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[Engines]:
+    with Engines() as engines:
+        yield engines
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with World(tmp_path) as world:
+def world(tmp_path: Path, engines: Engines) -> Iterator[World]:
+    with World(tmp_path, engines) as world:
         yield world
 
 
@@ -29,15 +36,22 @@ def state(world: World) -> Steady | Canary | Paused:
 
 
 def promoted(world: World) -> int:
-    """A version that was promoted in the registry and went through its whole canary."""
+    """A version in service, as if its canary had gone well, with its predecessor for rollback."""
     number = world.publish_version()
-    world.ask("promote", number)
+    stored = world.store.read("support")
+    outcome = Outcome(
+        version=number,
+        result="promoted",
+        reason="all steps passed",
+        actor="anna",
+        started_at=world.now,
+        ended_at=world.now,
+        steps=(),
+    )
+    steady = Steady(business="support", stable=number, previous=stable_of(stored.state), last=outcome)
+    ledger = stored.ledger.model_copy(update={"state": steady, "newest_tried": number})
+    world.store.write(ledger, stored.generation, world.now)
     world.tick()
-    world.talk()
-    world.tick(minutes=6)
-    world.talk()
-    world.tick(minutes=6)
-    assert state(world).stable == number  # type: ignore[union-attr]
     return number
 
 
@@ -76,11 +90,15 @@ def test_a_promoted_version_goes_through_its_canary_and_ends_as_champion(world: 
     assert (route(world).stable.model, route(world).candidate) == (world.name(version), None)
     assert world.tags(1)["rollout"] == "stable"
     assert world.tags(1)["rollout_by"] == "controller"
-    second = promoted(world)
-    assert world.aliases() == {"champion": second, "previous": 1}
-    reports = world.config.state_dir / "reports" / "support"
-    assert sorted(path.name for path in reports.iterdir()) == ["rollout-v1.html", "rollout-v2.html"]
-    assert [entry.action for entry in world.store.history("support")] == ["start", "advance", "promote"] * 2
+    report = world.config.state_dir / "reports" / "support" / "rollout-v1.html"
+    assert "<html" in report.read_text(encoding="utf-8")
+    assert [entry.action for entry in world.store.history("support")] == ["start", "advance", "promote"]
+
+
+def test_the_predecessor_stays_loaded_for_rollback(world: World) -> None:
+    first, second = promoted(world), promoted(world)
+    assert world.aliases() == {"champion": second, "previous": first}
+    assert world.servers["two"].list() == tuple(sorted([world.name(first), world.name(second)]))
 
 
 def test_doing_nothing_changes_nothing(world: World) -> None:
@@ -225,8 +243,8 @@ def test_what_nobody_needs_is_unloaded_after_a_while_and_what_is_at_the_gate_is_
     assert folder.is_dir()
 
 
-def test_a_worse_candidate_is_rolled_back_and_not_started_again(tmp_path: Path) -> None:
-    with World(tmp_path, auto_canary=True) as world:
+def test_a_worse_candidate_is_rolled_back_and_not_started_again(tmp_path: Path, engines: Engines) -> None:
+    with World(tmp_path, engines, auto_canary=True) as world:
         _see_it_rolled_back_for_good(world)
 
 
@@ -381,13 +399,14 @@ def test_a_paused_canary_waits_and_goes_on(world: World) -> None:
 
 
 def test_a_lost_control_database_takes_over_the_champion_of_the_registry_and_numbers_on(
-    world: World, tmp_path: Path
+    world: World, tmp_path: Path, engines: Engines
 ) -> None:
     first = promoted(world)
     (tmp_path / "second").mkdir()
-    with World(tmp_path / "second", world.registry, auto_canary=True) as lost:
+    with World(tmp_path / "second", engines, world.registry, auto_canary=True) as lost:
         lost.gateway = world.gateway
         lost.new_controller()
+        lost.now = world.now + timedelta(minutes=1)
         held = world.gateway.routes.generation
         lost.tick()
         lost.tick()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from evals.online import arm_evidence
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline.records import Feedback, Interaction
 from pipeline.rollout.guardrails import Evidence
@@ -167,6 +167,7 @@ requests = st.builds(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.lists(requests, max_size=12), st.randoms())
 def test_order_does_not_matter_and_every_value_is_a_share(interactions: list[Interaction], random: Any) -> None:
     votes = [a_feedback(f"e{n}", i.interaction_id, "thumb", "down") for n, i in enumerate(interactions)]

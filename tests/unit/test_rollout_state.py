@@ -290,6 +290,7 @@ def test_a_candidate_that_is_clearly_worse_is_rolled_back() -> None:
     assert all(a_trial(seed, 60, looks=12, worse=0.3) for seed in range(5))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 100_000), st.floats(1e-6, 0.2), st.integers(1, 10_000))
 def test_the_boundary_is_wider_than_a_single_look_would_need(users: int, alpha: float, tuned_for: int) -> None:
     single_look = float(np.sqrt(2 * np.log(1 / (2 * alpha)))) if alpha < 0.5 else 0.0

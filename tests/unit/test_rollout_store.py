@@ -61,12 +61,11 @@ def test_routes_are_kept_by_compare_and_set_too(store: RolloutStore) -> None:
     assert store.routes().generation == 0
     routes = (Route(business="support", stable=Target(model="base", version=None, replicas=("http://e",))),)
     assert store.publish(routes, 0, NOW) == store.routes()
-    for stale in (0, 2):
+    first = store.routes().generation
+    for stale in (0, first - 1, first + 1):
         with pytest.raises(WriteConflict):
             store.publish((), stale, NOW)
-    assert store.publish((), 1, NOW).generation == 2
-    assert store.publish(routes, 2, NOW, above=57) == store.routes()
-    assert store.routes().generation == 58
+    assert store.publish((), first, NOW).generation == first + 1
 
 
 def test_what_a_decision_owes_is_kept_until_it_is_done_and_what_was_owed_before_is_not_lost() -> None:
