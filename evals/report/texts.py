@@ -276,7 +276,7 @@ TEXTS: dict[str, Text] = {
         "At each step a group of the same size, served by the old version at the same time, is the comparison.",
         "每一步都与同时段、同等规模、使用旧版本的用户组比较。",
     ),
-    "steps_none": Text("No step has begun yet.", "尚未开始。"),
+    "steps_none": Text("No step was compared.", "没有进行过对比。"),
     "step_share": Text("{share} of users", "{share} 的用户"),
     "step_time": Text("{start} – {end}", "{start} – {end}"),
     "step_running": Text("{start} – now", "{start} – 至今"),

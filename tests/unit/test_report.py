@@ -237,6 +237,13 @@ def test_a_rollout_page_gives_each_step_its_users_and_numbers() -> None:
     assert "+2 points (−1 … +5)" in text
 
 
+def test_a_rollout_without_a_step_explains_no_steps() -> None:
+    report = a_rollout_report(state="rolled_back", steps=())
+    text = Reader(render_rollout_report(report, business=business(), generated_at=NIGHT)).text
+    assert "No step was compared." in text
+    assert "group of the same size" not in text
+
+
 def test_every_text_fills_the_same_blanks_in_both_languages() -> None:
     for key, text in TEXTS.items():
         blanks = [set(re.findall(r"{(\w+)", words)) for words in text]
