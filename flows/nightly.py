@@ -262,7 +262,11 @@ def main() -> None:
     parser.add_argument("--configs", required=True)
     parser.add_argument("--night", type=datetime.fromisoformat)
     arguments = parser.parse_args()
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s  %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    # Prefect sets up the root logger in its own format when a flow begins: a person at a terminal gets ours.
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(logging.Formatter("%(asctime)s  %(message)s", datefmt="%H:%M:%S"))
+    logger.addHandler(lines)
+    logger.propagate = False
     logger.setLevel(logging.INFO)
     try:
         outcome = nightly(arguments.business, arguments.configs, arguments.night)

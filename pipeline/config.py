@@ -148,7 +148,7 @@ class GateConfig(Record):
         "refusal": 0.02,
         "empty": 0.01,
         "repetition": 0.02,
-        "pii_leak": 0.0,
+        "pii_leak": 0.01,
         "length_ratio": 1.0,
     }
     """Metric to the margin by which it may be worse."""

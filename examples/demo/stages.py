@@ -108,7 +108,7 @@ def run_night(demo: Demo, business: str, tell: Callable[[str], None]) -> Night:
     if done.exists():
         return Night.model_validate_json(done.read_text())
     command = [sys.executable, "-m", "flows.nightly", "--business", business, "--night", due]
-    with (demo.config.state_dir / "logs" / f"nightly-{business}.log").open("a") as log:
+    with (demo.config.state_dir / "logs" / f"nightly-{business}.log").open("a", buffering=1) as log:
         process = subprocess.Popen(
             [*command, "--configs", str(demo.config.directory)],
             env=child_environment(demo.config, demo.settings),
