@@ -22,7 +22,7 @@ def example_lists(draw: st.DrawFn) -> list[Example]:
     return examples
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(example_lists(), st.floats(0, 1), st.integers(1, 4))
 def test_no_user_is_over_the_limit_and_no_row_is_lost_in_vain(
     examples: list[Example], share: float, floor: int
@@ -41,7 +41,7 @@ def test_no_user_is_over_the_limit_and_no_row_is_lost_in_vain(
     assert len({d.interaction_id for d in dropped}) == len(dropped)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data(), example_lists())
 def test_the_order_of_rows_changes_nothing(data: st.DataObject, examples: list[Example]) -> None:
     kept, dropped = cap_users(examples, 0.1, 2)

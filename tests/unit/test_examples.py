@@ -108,7 +108,7 @@ class TestEdits:
             "votes": [("So.", True)],
         }
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=10))
     def test_only_texts_that_differ_by_more_than_signs_make_a_pair(self, answer: str, edited: str, prompt: str) -> None:
         kind = classify_edit(answer, edited, prompt)
@@ -337,7 +337,7 @@ def sides(example: Example) -> list[Any]:
             return [example.completion[0]["content"]]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data(), record_sets(), st.integers(1, 2))
 def test_sums_match_and_order_changes_nothing(data: st.DataObject, records: list[CleanRecord], min_users: int) -> None:
     examples, dropped = build_examples(records, min_users)
@@ -348,7 +348,7 @@ def test_sums_match_and_order_changes_nothing(data: st.DataObject, records: list
     assert sorted(map(repr, dropped_again)) == sorted(map(repr, dropped))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(record_sets())
 def test_no_row_breaks_a_rule(records: list[CleanRecord]) -> None:
     by_id = {r.interaction_id: r for r in records}

@@ -47,7 +47,7 @@ INTERACTIONS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), INTERACTIONS, st.lists(FEEDBACK, max_size=8))
 def test_order_and_redelivery_change_nothing(
     data: st.DataObject, interactions: list[Interaction], feedback: list[Feedback]
@@ -59,7 +59,7 @@ def test_order_and_redelivery_change_nothing(
     assert again == once
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(INTERACTIONS, st.lists(FEEDBACK, max_size=8))
 def test_each_event_is_in_one_signal_and_the_latest_speaks(
     interactions: list[Interaction], feedback: list[Feedback]
@@ -78,7 +78,7 @@ def test_each_event_is_in_one_signal_and_the_latest_speaks(
             )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(INTERACTIONS)
 def test_who_replaces_came_later_and_was_answered(interactions: list[Interaction]) -> None:
     rated = {r.interaction.interaction_id: r for r in join_feedback(interactions, [])}

@@ -94,7 +94,7 @@ SEGMENTS = st.dictionaries(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(SEGMENTS)
 def test_compacting_never_changes_what_is_read(
     segments: dict[str, tuple[list[Interaction | Feedback], bytes]],

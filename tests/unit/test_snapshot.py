@@ -192,7 +192,7 @@ def record_sets(draw: st.DrawFn) -> list[CleanRecord]:
     return records
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.data(), record_sets(), st.integers(1, 2), st.floats(0, 0.6))
 def test_any_records_make_a_snapshot_whose_sums_match(
     data: st.DataObject, records: list[CleanRecord], min_users: int, share: float

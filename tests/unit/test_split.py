@@ -45,7 +45,7 @@ def keys(examples: Sequence[Example]) -> tuple[set[str], set[str], set[str]]:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(datasets())
 def test_nothing_stands_on_both_sides_of_training(examples: list[Example]) -> None:
     rows = split(examples)
@@ -74,7 +74,7 @@ def test_about_the_wished_share_is_held_out_and_a_larger_share_keeps_who_was() -
     assert 8 <= len(held_users(0.1)) <= 35
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(datasets())
 def test_sums_match(examples: list[Example]) -> None:
     rows = split(examples)
@@ -84,7 +84,7 @@ def test_sums_match(examples: list[Example]) -> None:
     assert sorted([*used, *dropped]) == sorted({i for e in examples for i in e.source.interaction_ids})
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data(), datasets())
 def test_the_order_of_rows_changes_nothing(data: st.DataObject, examples: list[Example]) -> None:
     one, other = split(examples), split(data.draw(st.permutations(examples)))
@@ -92,7 +92,7 @@ def test_the_order_of_rows_changes_nothing(data: st.DataObject, examples: list[E
         assert sorted(map(repr, getattr(one, side))) == sorted(map(repr, getattr(other, side)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(datasets(), datasets())
 def test_a_user_held_out_one_night_is_held_out_on_every_other(one: list[Example], other: list[Example]) -> None:
     nights = [split(one), split([*one, *other])]

@@ -54,7 +54,7 @@ RECORDS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(RECORDS, max_size=4))
 def test_records_come_back_as_they_were_written(records: list[Everything]) -> None:
     with TemporaryDirectory() as folder:
