@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import regex
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pipeline.clean.pii import PatternDetector, Span
 from pipeline.clean.pii.checks import chinese_id_digit, iban, luhn
@@ -119,6 +119,7 @@ around = st.one_of(
 widths = st.sampled_from([str, lambda text: text.translate({i: i + 0xFEE0 for i in range(0x21, 0x7F)})])
 
 
+@settings(max_examples=100, deadline=None)
 @given(before=around, value=emails | mobiles | cards | spaced_cards | ids, after=around, width=widths)
 def test_planted_data_never_survives(before: str, value: str, after: str, width) -> None:  # type: ignore[no-untyped-def]
     written = width(value)
@@ -128,6 +129,7 @@ def test_planted_data_never_survives(before: str, value: str, after: str, width)
     assert len(regex.sub(r"\D", "", value)) < 8 or regex.sub(r"\D", "", value) not in core
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_gives_ordered_spans_inside_it(text: str) -> None:
     at = 0
@@ -136,6 +138,7 @@ def test_any_text_gives_ordered_spans_inside_it(text: str) -> None:
         at = span.end
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text("0123456789 -@.ab路号街", max_size=60))
 def test_a_trigger_never_hides_a_match(text: str) -> None:
     for recogniser in RECOGNISERS:
@@ -143,6 +146,7 @@ def test_a_trigger_never_hides_a_match(text: str) -> None:
             assert recogniser.trigger.search(text), recogniser.pattern.pattern
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 19), st.integers(1, 8), st.sampled_from(["PHONE", "CARD", "PERSON"]))))
 def test_resolving_covers_everything_once(raw: list[tuple[int, int, str]]) -> None:
     text = "abcdefghijklmnopqrstuvwxyzab"
@@ -153,6 +157,7 @@ def test_resolving_covers_everything_once(raw: list[tuple[int, int, str]]) -> No
     assert covered == {at for s in spans for at in range(s.start, s.end)}
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text("ab\u200b\u200d１２３ ", max_size=30))
 def test_folding_leads_back(text: str) -> None:
     folded = fold(text)
@@ -169,6 +174,6 @@ def test_iban_and_luhn_know_good_numbers() -> None:
 
 
 @pytest.mark.timeout(60)  # a pattern that is quadratic in the length would need hours
-@pytest.mark.parametrize("text", ["a" * 300_000 + "@" + "b." * 100_000, "1 2-3" * 80_000, "京A路" * 80_000])
+@pytest.mark.parametrize("text", ["a" * 200_000 + "@" + "b." * 50_000, "1 2-3" * 30_000, "京A路" * 50_000])
 def test_a_huge_message_is_read_to_its_end(text: str) -> None:
     assert detector([text + " call +44 20 7946 0958"])[0][-1].entity == "PHONE"

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline.clean.pii import PatternDetector, PiiDetector, Span, Texts, find_all, scrub_conversation
 from pipeline.clean.pii.placeholders import Scrubbed, ScrubFailure
@@ -171,6 +171,7 @@ pieces = st.sampled_from(
 soups = st.lists(pieces, max_size=25).map("".join)
 
 
+@settings(max_examples=50, deadline=None)
 @given(soups)
 def test_scrubbing_leaves_nothing_and_is_stable(text: str) -> None:
     (once,) = scrub(texts(user(text)))
@@ -189,6 +190,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.text(max_size=4), json_values))
 def test_json_stays_json_of_the_same_shape(value: dict[str, Any]) -> None:
     (clean,) = scrub(texts(user(json.dumps(value, ensure_ascii=False))))
@@ -201,6 +203,7 @@ def _shape(value: Any) -> Any:
     return [_shape(item) for item in value] if isinstance(value, list) else None
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=80), soups)
 def test_looking_changes_nothing(text: str, soup: str) -> None:
     def same(piece: Piece) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline.clean.pii import PatternDetector, Span
 from pipeline.clean.steps import clean_records
@@ -136,6 +136,7 @@ interactions = st.fixed_dictionaries(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(interactions, st.lists(signals, max_size=2)), max_size=6), st.randoms())
 def test_sums_match_in_any_order(drawn: list[tuple[dict[str, Any], list[Any]]], random: Any) -> None:
     rated = [a_rated(an_interaction(f"i{at}", **fields), *said) for at, (fields, said) in enumerate(drawn)]

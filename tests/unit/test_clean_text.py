@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline.clean.text import (
     comparison_key,
@@ -30,6 +30,7 @@ def test_lone_surrogates_go_and_pairs_are_joined(shared: Path) -> None:
     assert third["prompt"] == "x\ufffdy"
 
 
+@settings(max_examples=50, deadline=None)
 @given(any_text)
 def test_repaired_text_can_be_written_and_stays(text: str) -> None:
     repaired = repair_text(text)
@@ -37,11 +38,13 @@ def test_repaired_text_can_be_written_and_stays(text: str) -> None:
     assert repair_text(repaired) == repaired
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text())
 def test_well_formed_text_is_not_changed(text: str) -> None:
     assert repair_text(text) == text
 
 
+@settings(max_examples=50, deadline=None)
 @given(any_text)
 def test_normal_forms_are_stable(text: str) -> None:
     assert normalise(normalise(text)) == normalise(text)
@@ -87,6 +90,7 @@ def test_edits_that_mean_something(before: str, after: str) -> None:
     assert not edit_is_trivial(before, after)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text())
 def test_no_edit_is_trivial(text: str) -> None:
     assert edit_is_trivial(text, text)
