@@ -5,8 +5,9 @@ The primary metric judges answers given, on users who were never trained on and 
 pass, so no correction for many comparisons is due: asking for more only makes a promotion rarer.
 
 What is not shown is not assumed: a missing score or an interval that reaches over its margin gives `inconclusive`.
-One limit is stated rather than solved: where neither side shows a single case (no refusal at all, say), the guardrail
-passes, and `smallest_effect` says how rare a case could still have stayed unseen.
+One limit is stated rather than solved: where not one answer got worse (no refusal at all, or only the baseline's), the
+guardrail passes, and `smallest_effect` says how rare a case could still have stayed unseen. Otherwise no amount of
+data could pass a margin of 0.
 """
 
 import zlib
@@ -73,12 +74,21 @@ def _guardrail(items: Sequence[ScoredItem], metric: str, margin: float, config: 
     passed: bool | None = None
     if found is not None and found.low is not None and found.high is not None:
         worst, best = _signed(found, metric)
-        passed = True if worst >= -margin else False if best < -margin else None
+        unharmed = all(_improvement(scored, metric) >= 0 for scored in _scored(items, metric))
+        passed = True if worst >= -margin or unharmed else False if best < -margin else None
     return _check(found, metric, "guardrail", margin, passed)
 
 
 def _information(items: Sequence[ScoredItem], metric: str, name: str, config: GateConfig) -> Check:
     return _check(_compare(items, metric, config), name, "information", 0.0, None)
+
+
+def _scored(items: Sequence[ScoredItem], metric: str) -> list[ScoredItem]:
+    return [scored for scored in items if metric in scored.baseline and metric in scored.candidate]
+
+
+def _improvement(scored: ScoredItem, metric: str) -> float:
+    return METRICS[metric].direction * (scored.candidate[metric] - scored.baseline[metric])
 
 
 def _signed(found: Interval, metric: str) -> tuple[float, float]:
@@ -92,7 +102,7 @@ def _signed(found: Interval, metric: str) -> tuple[float, float]:
 
 def _compare(items: Sequence[ScoredItem], metric: str, config: GateConfig) -> Interval | None:
     """None when no item has this score on both sides."""
-    rows = [scored for scored in items if metric in scored.baseline and metric in scored.candidate]
+    rows = _scored(items, metric)
     if not rows:
         return None
     users = {user: index for index, user in enumerate(sorted({row.item.user_key for row in rows}))}

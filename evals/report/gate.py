@@ -107,11 +107,14 @@ def _watched(check: Check, main: Sequence[ScoredItem], say: Speaker) -> Watched:
         for side in ("baseline", "candidate")
     )
     note = ""
-    if check.passed is None and check.high is not None and check.low is not None:
+    if check.high is not None and check.low is not None and check.smallest_effect is not None:
         bound = check.high if METRIC_NAMES[check.metric].direction == -1 else -check.low
-        note = say("could_be", bound=say.difference(check.metric, bound, signed=False))
-    elif check.passed and check.low == check.high == 0 and check.smallest_effect is not None:
-        note = say("no_case", effect=say.percent(check.smallest_effect))
+        if check.passed is None:
+            note = say("could_be", bound=say.difference(check.metric, bound, signed=False))
+        elif check.passed and check.low == check.high == 0:
+            note = say("no_case", effect=say.percent(check.smallest_effect))
+        elif check.passed and bound > check.margin:
+            note = say("none_worse")
     if METRIC_NAMES[check.metric].unit == "log_ratio":
         note = f"{say('length_note')} {note}".strip()
     allowed = say.difference(check.metric, check.margin, signed=False) if check.margin else say("allowed_nothing")

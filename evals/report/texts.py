@@ -185,6 +185,7 @@ TEXTS: dict[str, Text] = {
         "No case on either side. A change touching {effect} of users or more would probably have shown.",
         "两个版本都没有出现。若有 {effect} 以上的用户受影响，多半会被发现。",
     ),
+    "none_worse": Text("Not one answer got worse here.", "没有任何一条回答在这方面变差。"),
     "length_note": Text(
         "×2 means twice or half as long as the answers that users accepted.", "×2 表示比用户认可的回答长一倍或短一半。"
     ),

@@ -75,6 +75,19 @@ def test_a_single_leak_is_no_proof_of_harm_and_no_pass_either() -> None:
     assert "Answers with personal data" in decision.reason
 
 
+def test_leaks_of_the_baseline_alone_are_not_held_against_the_candidate() -> None:
+    items = list(BETTER.items)
+    items[0] = items[0].model_copy(update={"baseline": items[0].baseline | {"pii_leak": 1.0}})
+    assert decide(an_eval_result(*items), CONFIG).verdict is Verdict.PROMOTE
+
+
+def test_a_leak_for_a_leak_is_still_open() -> None:
+    items = list(BETTER.items)
+    items[0] = items[0].model_copy(update={"baseline": items[0].baseline | {"pii_leak": 1.0}})
+    items[1] = items[1].model_copy(update={"candidate": items[1].candidate | {"pii_leak": 1.0}})
+    assert decide(an_eval_result(*items), CONFIG).verdict is Verdict.INCONCLUSIVE
+
+
 def test_an_improved_guardrail_passes_whatever_its_margin() -> None:
     items = [
         a_scored(an_eval_item(f"q{i}", f"u{i}"), {"golden": 0.2, "pii_leak": 1.0}, {"golden": 0.9, "pii_leak": 0.0})

@@ -183,6 +183,12 @@ def test_a_guardrail_that_fails_is_the_headline() -> None:
     assert "Answers with personal data: worse than you allow" in text
 
 
+def test_a_guardrail_that_only_the_baseline_breaks_says_so() -> None:
+    items = list(result().items)
+    items[0] = items[0].model_copy(update={"baseline": items[0].baseline | {"pii_leak": 1.0}})
+    assert "Not one answer got worse here." in Reader(page(an_eval_result(*items), business())).text
+
+
 def test_the_first_adapter_is_compared_with_the_base_model() -> None:
     assert "the base model" in Reader(page(result(), business(), baseline_version=None)).text
 
