@@ -51,11 +51,6 @@ class ClientGone(Exception):
 class Exchange:
     """One request and the way to answer it: `start`, `write` …, `finish`; or `respond` for all at once."""
 
-    __slots__ = (
-        "_connection", "_on_gone", "body", "chunked", "gone", "headers", "keep_alive", "method", "old", "path", "query",
-        "started",
-    )  # fmt: skip
-
     def __init__(self, connection: "_Connection", method: str, url: bytes, headers: dict[bytes, bytes]) -> None:
         self._connection = connection
         self.method = method
@@ -208,11 +203,6 @@ class Server:
 
 class _Connection(asyncio.Protocol):
     """One client connection; httptools calls the `on_…` methods."""
-
-    __slots__ = (
-        "_body", "_body_size", "_closing", "_headers", "_in_headers", "_size", "_url", "current", "deadline", "head",
-        "loop", "parser", "server", "transport", "waiting", "writable",
-    )  # fmt: skip
 
     transport: asyncio.Transport
 

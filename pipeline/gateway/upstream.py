@@ -83,11 +83,6 @@ class Engines:
 class Call:
     """One request and its answer. `start`, then `read` until it gives `b""`."""
 
-    __slots__ = (
-        "_connection", "_data", "_deadline", "_done", "_error", "_pieces", "_pool", "_size", "_timeouts", "_timer",
-        "_waiter", "bytes_seen", "headed", "headers", "status",
-    )  # fmt: skip
-
     def __init__(self, pool: "_Pool", timeouts: Timeouts, data: bytes) -> None:
         self._pool = pool
         self._timeouts = timeouts
@@ -283,18 +278,6 @@ class _Pool:
 
 class _Connection(asyncio.Protocol):
     """One connection to an engine; httptools calls the `on_…` methods."""
-
-    __slots__ = (
-        "_header_bytes",
-        "_headers",
-        "_until_close",
-        "call",
-        "idle_since",
-        "parser",
-        "paused",
-        "pool",
-        "transport",
-    )
 
     transport: asyncio.Transport
 

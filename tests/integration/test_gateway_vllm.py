@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import openai
 import pytest
-
 from pipeline.records import StreamEnd
 from tests.conftest import Engines
 from tests.gateway_stub import RunningGateway, running_gateway
