@@ -16,7 +16,11 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run
 from mlflow.entities.model_registry import ModelVersion as MlflowVersion
 from mlflow.entities.webhook import WebhookEvent, WebhookEventStr
-from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES, MLFLOW_HTTP_REQUEST_TIMEOUT
+from mlflow.environment_variables import (
+    MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR,
+    MLFLOW_HTTP_REQUEST_MAX_RETRIES,
+    MLFLOW_HTTP_REQUEST_TIMEOUT,
+)
 from mlflow.exceptions import MlflowException
 from pydantic import ValidationError
 
@@ -44,9 +48,10 @@ class MlflowRegistry:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        # MLflow takes its limits from there alone; by default it repeats for minutes when the server is down.
+        # MLflow takes these from the environment alone. By default it repeats for minutes when the server is down.
         MLFLOW_HTTP_REQUEST_MAX_RETRIES.set(1)  # type: ignore[no-untyped-call]
         MLFLOW_HTTP_REQUEST_TIMEOUT.set(30)  # type: ignore[no-untyped-call]
+        MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR.set(False)  # type: ignore[no-untyped-call]
         self._client = MlflowClient(tracking_uri=self._url, registry_uri=self._url)
         self._read: dict[tuple[str, str], Record] = {}
 
