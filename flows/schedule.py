@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pipeline.config import Config, load_config
 from pipeline.errors import PipelineError
+import httpx
 from prefect import serve
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas import FlowRun
@@ -28,6 +29,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import StateType
 from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import PrefectException
 from prefect.schedules import Cron
 from prefect.states import Crashed
 from prefect.types.entrypoint import EntrypointType
@@ -44,7 +46,8 @@ _GRACE = timedelta(seconds=60)
 def deployments(config: Config) -> list[RunnerDeployment]:
     """One deployment per business."""
     return [
-        nightly.to_deployment(
+        RunnerDeployment.from_flow(
+            nightly,
             name=business.business,
             schedules=[Cron(business.nightly, timezone=business.timezone)],
             parameters={"business": business.business, "configs": str(config.directory.resolve())},
@@ -63,13 +66,13 @@ def revive(config: Config, client: SyncPrefectClient, now: datetime) -> list[str
     """
     revived = []
     for business in config.businesses:
-        runs = _runs(client, business, since=now - timedelta(days=2))
-        for run in runs:
+        since = now - timedelta(days=2)
+        for run in _runs(client, business, since):
             if run.state_type == StateType.RUNNING and _is_gone(config.state_dir, business, run, now):
                 client.set_flow_run_state(run.id, Crashed(message="its process is gone"), force=True)
                 logger.warning("nightly run of '%s' died; marked as crashed", business)
-        crashed = [run for run in _runs(client, business, since=now - timedelta(days=2)) if _needs_retry(run, runs)]
-        for run in crashed:
+        runs = _runs(client, business, since)
+        for run in (run for run in runs if _needs_retry(run, runs)):
             client.create_flow_run_from_deployment(
                 run.deployment_id,  # type: ignore[arg-type]
                 parameters={**run.parameters, "night": _night(run)},
@@ -120,8 +123,11 @@ def _watch(config: Config, stop: threading.Event) -> None:
         try:
             with get_client(sync_client=True) as client:
                 revive(config, client, datetime.now(UTC))
-        except Exception:  # the server may be restarting: the next look finds the same
-            logger.exception("could not look after nightly runs")
+        except (
+            httpx.HTTPError,
+            PrefectException,
+        ) as error:  # the server may be restarting: the next look sees the same
+            logger.warning("could not look after nightly runs: %s", error)
 
 
 def main() -> None:

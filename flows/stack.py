@@ -178,15 +178,16 @@ def _start(process: Process, config: Config, settings: Settings) -> None:
 
 def _wait_until_ready(process: Process, state_dir: Path) -> None:
     deadline = time.monotonic() + _START_LIMIT_S
-    while time.monotonic() < deadline:
-        if find(state_dir, process.name) is None:
-            raise StackError(f"{process.name} stopped while starting: {_last_words(state_dir, process.name)}")
-        try:
-            if httpx.get(process.ready_url, timeout=2.0).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass  # not listening yet
-        time.sleep(0.2)
+    with httpx.Client(timeout=2.0) as client:
+        while time.monotonic() < deadline:
+            if find(state_dir, process.name) is None:
+                raise StackError(f"{process.name} stopped while starting: {_last_words(state_dir, process.name)}")
+            try:
+                if client.get(process.ready_url).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass  # not listening yet
+            time.sleep(0.2)
     raise StackError(
         f"{process.name} did not answer at {process.ready_url} within {_START_LIMIT_S:.0f} s: "
         f"{_last_words(state_dir, process.name)}"

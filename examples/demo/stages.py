@@ -157,11 +157,13 @@ async def follow_canary(
     client, feedback = demo.clients()
     attempt = f"n{demo.number}-{datetime.now(UTC):%H%M%S}"
 
+    controller = httpx.AsyncClient(base_url=demo.controller_url, headers=demo.admin, timeout=5)
+
     async def watch() -> None:
         deadline = time.monotonic() + CANARY_LIMIT_S
         try:
             while time.monotonic() < deadline:
-                route = await _route(demo, content.business)
+                route = await _route(controller, content.business)
                 if route is not None:
                     _note(seen, route, serving_name)
                 if seen.ended:
@@ -172,7 +174,7 @@ async def follow_canary(
         finally:
             stop.set()
 
-    async with client, feedback, asyncio.TaskGroup() as group:
+    async with client, feedback, controller, asyncio.TaskGroup() as group:
         group.create_task(watch())
         group.create_task(canary_traffic(client, feedback, content, stop, attempt, concurrency=4, on_reply=seen.saw))
     return seen
@@ -188,13 +190,12 @@ def _note(seen: Canary, route: Route, serving_name: str) -> None:
         seen.ended = "rolled back"
 
 
-async def _route(demo: Demo, business: str) -> Route | None:
-    async with httpx.AsyncClient(timeout=5) as client:
-        try:
-            answer = await client.get(f"{demo.controller_url}/routes", headers=demo.admin)
-            answer.raise_for_status()
-        except httpx.HTTPError:
-            return None  # the next look, half a second later, tells
+async def _route(controller: httpx.AsyncClient, business: str) -> Route | None:
+    try:
+        answer = await controller.get("/routes")
+        answer.raise_for_status()
+    except httpx.HTTPError:
+        return None  # the next look, half a second later, tells
     routes = Routes.model_validate_json(answer.content).routes
     return next((route for route in routes if route.business == business), None)
 
