@@ -5,14 +5,13 @@ from datetime import datetime
 from pathlib import Path
 
 from evals.report import render_rollout_report
+from flows.versions import VersionBook
 from pipeline.config import BusinessConfig
 from pipeline.records import RolloutReport
 from pipeline.registry.base import Alias, ModelRegistry
-from pipeline.rollout.ledger import Owed
+from pipeline.rollout.ledger import Ledger, Owed
 from pipeline.rollout.state import canary_of, previous_of, stable_of
 from pipeline.rollout.store import RolloutStore
-
-from flows.versions import VersionBook
 
 
 def settle(
@@ -41,20 +40,34 @@ def settle(
     store.write(stored.ledger.model_copy(update={"owed": ()}), stored.generation, now)
 
 
+def is_aligned(ledger: Ledger, aliases: Mapping[str, int]) -> bool:
+    """Whether the system's aliases tell the truth."""
+    wanted = _wanted(ledger)
+    return ledger.champion_seen == wanted["champion"] and all(aliases.get(a) == v for a, v in wanted.items())
+
+
 def align_aliases(store: RolloutStore, registry: ModelRegistry, business: str, now: datetime) -> None:
     """Make the system's aliases tell the truth, and leave alone what a person moved and nobody looked at yet."""
     stored = store.read(business)
     if stored.generation == 0:
         return
-    ledger, canary = stored.ledger, canary_of(stored.state)
-    stable = stable_of(ledger.state)
-    aliases = registry.aliases(business)
+    ledger, wanted, aliases = stored.ledger, _wanted(stored.ledger), registry.aliases(business)
+    stable = wanted.pop("champion")
     if aliases.get("champion") in (stable, ledger.champion_seen, None):
         _align(registry, business, "champion", stable, aliases)
         if ledger.champion_seen != stable:
             store.write(ledger.model_copy(update={"champion_seen": stable}), stored.generation, now)
-    _align(registry, business, "challenger", canary.candidate if canary else None, aliases)
-    _align(registry, business, "previous", previous_of(ledger.state), aliases)
+    for alias, version in wanted.items():
+        _align(registry, business, alias, version, aliases)
+
+
+def _wanted(ledger: Ledger) -> dict[Alias, int | None]:
+    canary = canary_of(ledger.state)
+    return {
+        "champion": stable_of(ledger.state),
+        "challenger": canary.candidate if canary else None,
+        "previous": previous_of(ledger.state),
+    }
 
 
 def _align(

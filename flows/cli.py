@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+
 from pipeline.errors import ConfigError, PipelineError
 
 CONFIGS = click.option(
@@ -52,9 +53,8 @@ def up(configs: Path) -> None:
     What runs already is left alone; loopback addresses only. Secrets that are not in the environment are made once
     and kept owner-only in the state folder.
     """
-    from pipeline.config import load_config, load_settings
-
     from flows import stack
+    from pipeline.config import load_config, load_settings
 
     config = load_config(configs)
     stack.make_secrets(config.state_dir)
@@ -66,9 +66,8 @@ def up(configs: Path) -> None:
 @CONFIGS
 def down(configs: Path) -> None:
     """Stop what `up` started, and nothing else."""
-    from pipeline.config import load_config
-
     from flows import stack
+    from pipeline.config import load_config
 
     stack.down(load_config(configs).state_dir, click.echo)
 
@@ -93,9 +92,8 @@ def nightly(configs: Path, business: str, night: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the controller's answer as JSON.")
 def status(configs: Path, as_json: bool) -> None:
     """Show businesses, versions, arms and last decisions."""
-    from pipeline.config import load_config, load_settings
-
     from flows.status import show_status
+    from pipeline.config import load_config, load_settings
 
     config = load_config(configs)
     show_status(config, load_settings(config.state_dir), as_json)
@@ -195,6 +193,7 @@ def _tell_controller(configs: Path, action: str, business: str, reason: str) -> 
     import getpass
 
     import httpx
+
     from pipeline.config import load_config, load_settings
 
     config = load_config(configs)

@@ -8,11 +8,16 @@ rollback the routes are pushed before anything else is touched.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 from evals.online import arm_evidence
+from flows.aftermath import align_aliases, is_aligned, settle
+from flows.desk import Desk, needed_versions
+from flows.fleet import Fleet
+from flows.publisher import ATTEMPTS, Publisher
+from flows.versions import VersionBook
 from pipeline.config import BusinessConfig, Config
 from pipeline.errors import PipelineError
 from pipeline.events.lake import read_events
@@ -37,13 +42,10 @@ from pipeline.rollout.state import (
 from pipeline.rollout.store import RolloutStore, WriteConflict
 from pipeline.serving.base import AdapterServer
 
-from flows.aftermath import align_aliases, settle
-from flows.desk import Desk, needed_versions
-from flows.fleet import Fleet
-from flows.publisher import ATTEMPTS, Publisher
-from flows.versions import VersionBook
-
 log = logging.getLogger(__name__)
+
+
+TIDY_EVERY = timedelta(seconds=30)
 
 
 class Seen(NamedTuple):
@@ -96,6 +98,7 @@ class Controller:
         self._read_trips = read_trips
         self._clock = clock
         self._interrupted = interrupted
+        self._tidied: datetime | None = None
         self.seen: dict[str, Seen] = {}
         self.problems: dict[str, str] = {}
         self._told: dict[str, str] = {}
@@ -182,7 +185,8 @@ class Controller:
         for name, business in self.config.businesses.items():
             with self._surviving(f"{name}: registry"):
                 self._settle(business, now)
-                align_aliases(self.store, self._registry, name, now)
+                if not is_aligned(self.store.read(name).ledger, self._desk.aliases.get(name, {})):
+                    align_aliases(self.store, self._registry, name, now)
         with self._surviving("engines: clean-up"):
             self._tidy(requests, now)
 
@@ -236,6 +240,11 @@ class Controller:
         self.fleet.make_ready([*needed.values(), *asked], self._interrupted)
 
     def _tidy(self, requests: Mapping[str, Request], now: datetime) -> None:
+        if self._tidied and now - self._tidied < TIDY_EVERY:
+            return
+        for name in self.config.businesses:
+            self._versions.refresh(name)
+        self._tidied = now
         needed = needed_versions(self.config, self.store, self._versions)
         asked = {self._versions.get(business, request.version).serving_name for business, request in requests.items()}
         self.fleet.tidy(frozenset(needed) | asked, self._versions.judged(), now)

@@ -19,13 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import uvicorn
-from pipeline.config import Config, Settings, load_config, load_settings
-from pipeline.errors import ConfigError, PipelineError, RegistryError
-from pipeline.records import ModelVersion
-from pipeline.registry.base import ModelRegistry
-from pipeline.rollout.store import RolloutStore
-from pipeline.services import Services, connect
-from pipeline.serving.validate import validate_adapter
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -36,6 +29,13 @@ from starlette.routing import Route
 from flows.controller import Controller
 from flows.controller_status import describe
 from flows.gateways import Gateways
+from pipeline.config import Config, Settings, load_config, load_settings
+from pipeline.errors import ConfigError, PipelineError, RegistryError
+from pipeline.records import ModelVersion
+from pipeline.registry.base import ModelRegistry
+from pipeline.rollout.store import RolloutStore
+from pipeline.services import Services, connect
+from pipeline.serving.validate import validate_adapter
 
 log = logging.getLogger(__name__)
 

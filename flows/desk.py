@@ -4,18 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from flows.fleet import Fleet
+from flows.publisher import Publisher
+from flows.versions import VersionBook
 from pipeline.config import BusinessConfig, Config
 from pipeline.errors import PipelineError
 from pipeline.records import ModelVersion, Verdict
 from pipeline.registry.base import ModelRegistry
 from pipeline.rollout.ledger import Request, record_decision
-from pipeline.rollout.requests import read_request
+from pipeline.rollout.requests import is_wished, read_request
 from pipeline.rollout.state import Action, Steady, canary_of, previous_of, return_to, stable_of, start
 from pipeline.rollout.store import RolloutStore, Stored
-
-from flows.fleet import Fleet
-from flows.publisher import Publisher
-from flows.versions import VersionBook
 
 
 class Desk:
@@ -38,6 +37,8 @@ class Desk:
         self._fleet = fleet
         self._publisher = publisher
         self._validate = validate
+        self.aliases: dict[str, dict[str, int]] = {}
+        """Of each business, as they were last read."""
 
     def read(self, business: BusinessConfig, now: datetime) -> Request | None:
         """What somebody asked for and may have; what they may not have is refused here.
@@ -48,7 +49,10 @@ class Desk:
         stored = self._store.read(business.business)
         if stored.ledger.owed:
             return None  # Dealt with but still standing in the registry: its aliases are not to be trusted yet.
-        aliases = self._registry.aliases(business.business)
+        aliases = self.aliases[business.business] = self._registry.aliases(business.business)
+        quiet = stored.generation > 0 and not business.rollout.auto_canary
+        if quiet and not is_wished(stored.ledger, aliases):
+            return None  # The usual case costs the registry one call.
         versions = self._versions.refresh(business.business)
         if stored.generation == 0:
             stored = self._begin(stored, aliases, versions, now)

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 import httpx
+from pydantic import TypeAdapter, ValidationError
+
 from pipeline.errors import ServingError, Transient
 from pipeline.gateway.guard import Trip
 from pipeline.records import Routes
-from pydantic import TypeAdapter, ValidationError
 
 _TRIPS = TypeAdapter(tuple[Trip, ...])
 

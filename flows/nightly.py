@@ -14,10 +14,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from prefect import flow
+from prefect.runtime import flow_run
+
 from evals.gate import decide
 from evals.items import make_items
 from evals.report import render_gate_report
 from evals.run import Endpoint, run_eval
+from flows.step import step
 from pipeline.clean.dedup import drop_duplicates
 from pipeline.clean.pii import make_detector
 from pipeline.clean.steps import clean_records
@@ -43,10 +47,6 @@ from pipeline.services import Services, connect
 from pipeline.serving.proof import choose_probe_texts, fingerprint
 from pipeline.train.base_ref import base_model_ref
 from pipeline.train.process import train_adapter
-from prefect import flow
-from prefect.runtime import flow_run
-
-from flows.step import step
 
 logger = logging.getLogger("flows.nightly")
 PROBE_TEXTS = 4

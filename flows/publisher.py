@@ -5,14 +5,13 @@ import threading
 from collections.abc import Callable
 from datetime import datetime
 
+from flows.fleet import Fleet
+from flows.versions import VersionBook
 from pipeline.config import Config
 from pipeline.errors import RegistryError
 from pipeline.records import Routes, Target
 from pipeline.rollout.routes import published_target, route_of
 from pipeline.rollout.store import RolloutStore, WriteConflict
-
-from flows.fleet import Fleet
-from flows.versions import VersionBook
 
 log = logging.getLogger(__name__)
 

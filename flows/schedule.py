@@ -13,8 +13,6 @@ import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from pipeline.config import Config, load_config
-from pipeline.errors import PipelineError
 import httpx
 from prefect import serve
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -35,6 +33,8 @@ from prefect.states import Crashed
 from prefect.types.entrypoint import EntrypointType
 
 from flows.nightly import nightly
+from pipeline.config import Config, load_config
+from pipeline.errors import PipelineError
 
 logger = logging.getLogger("flows.schedule")
 RETRIES = 3

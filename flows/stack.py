@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import psutil
+
 from pipeline.config import SECRETS_FILE, Config, EngineConfig, Settings, child_environment
 from pipeline.errors import ConfigError, PipelineError
 

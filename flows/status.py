@@ -4,11 +4,12 @@ import json
 from typing import Any
 
 import httpx
+from rich.console import Console
+from rich.table import Table
+
 from pipeline.config import Config, Settings
 from pipeline.errors import ConfigError
 from pipeline.records import Night
-from rich.console import Console
-from rich.table import Table
 
 
 def show_status(config: Config, settings: Settings, as_json: bool) -> None:

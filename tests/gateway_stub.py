@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from pipeline.config import (
     BaseModelConfig,
     BurstConfig,
@@ -27,7 +29,6 @@ from pipeline.control import open_control
 from pipeline.gateway.auth import ApiKey, create_key, list_keys
 from pipeline.gateway.gateway import Gateway
 from pipeline.records import Feedback, Interaction, Route, Routes, Target
-from pydantic import SecretStr
 
 BASE = "base-model"
 ADMIN = {"authorization": "Bearer admin-key"}

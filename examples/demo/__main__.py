@@ -11,6 +11,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.table import Table
+
 from examples.demo import checks
 from examples.demo.content import Content, load_content
 from examples.demo.display import console, phase
@@ -23,7 +25,6 @@ from pipeline.gateway import auth
 from pipeline.records import Night, Verdict
 from pipeline.rollout.store import RolloutStore
 from pipeline.services import Services, connect
-from rich.table import Table
 
 CONFIGS = Path(__file__).parent / "configs"
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.parquet
+
 from examples.demo.content import Planted
 from examples.demo.stages import Demo, unloaded
 from examples.demo.users import Tally

@@ -15,12 +15,13 @@ from typing import Any
 
 import httpx
 import openai
+from openai.types.chat import ChatCompletionMessageParam
+from pydantic import JsonValue
+
 from examples.demo.content import Content, Question, obeys
 from examples.demo.tally import Reply, Tally, VisitResult, count
 from examples.demo.visits import Intent, Quirk, Visit, plan_visits
-from openai.types.chat import ChatCompletionMessageParam
 from pipeline.records import Record
-from pydantic import JsonValue
 
 __all__ = [
     "CanaryReply",

@@ -7,6 +7,13 @@ from pipeline.rollout.ledger import Ledger, Request
 from pipeline.rollout.state import Steady, canary_of, previous_of, stable_of
 
 
+def is_wished(ledger: Ledger, aliases: Mapping[str, int]) -> bool:
+    """Whether some alias says more than what is served already."""
+    champion = aliases.get("champion")
+    moved = champion is not None and champion not in (stable_of(ledger.state), ledger.champion_seen)
+    return moved or "promote" in aliases or "rollback" in aliases
+
+
 def read_request(
     ledger: Ledger, aliases: Mapping[str, int], versions: Sequence[ModelVersion], auto_canary: bool
 ) -> Request | None:

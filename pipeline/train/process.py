@@ -18,8 +18,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from pipeline.dataset.snapshot import read_manifest
 from pipeline.errors import TrainingError
-from pipeline.records import Adapter, BaseModelRef, SnapshotManifest, content_id
+from pipeline.records import Adapter, BaseModelRef, content_id
 from pipeline.train.job import Failure, Job, Outcome, Progress
 from pipeline.train.recipe import Recipe
 
@@ -50,8 +51,9 @@ def train_adapter(
 
     Raises:
         TrainingError: training failed or diverged; nothing was added to `adapters_dir`.
+        DataError: there is no snapshot in `snapshot_dir`.
     """
-    manifest = _read_manifest(snapshot_dir)
+    manifest = read_manifest(snapshot_dir)
     start = parent if recipe.start_from == "stable" else None
     if start is not None:
         _check_parent(start[0], base, recipe)
@@ -121,16 +123,6 @@ def adapter_digest(folder: Path) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
-
-
-def _read_manifest(snapshot_dir: Path) -> SnapshotManifest:
-    path = snapshot_dir / "manifest.json"
-    try:
-        return SnapshotManifest.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise TrainingError(
-            f"{path}: no snapshot manifest ({type(error).__name__}); build the snapshot first"
-        ) from error
 
 
 def _check_parent(parent: Adapter, base: BaseModelRef, recipe: Recipe) -> None:

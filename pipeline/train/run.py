@@ -31,9 +31,9 @@ from trl import (  # type: ignore[attr-defined]  # TRL loads them lazily
     SFTTrainer,
 )
 
+from pipeline.dataset.snapshot import read_snapshot
 from pipeline.errors import TrainingError
-from pipeline.records import BaseModelRef, Method, PreferenceExample, SftExample, UnpairedExample
-from pipeline.tables import read_records
+from pipeline.records import BaseModelRef, Method, Split
 from pipeline.train.checks import LossWatch, answer_limit, check_bos, check_stops
 from pipeline.train.job import Job, Outcome, Progress
 from pipeline.train.plan import Phase, count_steps, draw_order, plan_phases
@@ -49,6 +49,7 @@ def run(job: Job, report: Callable[[Progress], None]) -> Outcome:
 
     Raises:
         TrainingError: the rows, the start, the course or the result of the training are not what they must be.
+        DataError: the snapshot cannot be read.
     """
     set_seed(job.recipe.seed)
     rendering = load_rendering(job.base_path, job.recipe.max_length)
@@ -101,14 +102,9 @@ class _SnapshotRows:
 
 
 def _render(snapshot_dir: Path, rendering: Rendering) -> _SnapshotRows:
-    def read(kind: Any, name: str) -> Any:
-        path = snapshot_dir / f"train_{name}.parquet"
-        return read_records(path, kind) if path.is_file() else []
-
+    train = read_snapshot(snapshot_dir).rows[Split.TRAIN]
     return _SnapshotRows(
-        sft=rendering.sft(read(SftExample, "sft")),
-        pairs=rendering.pairs(read(PreferenceExample, "preference")),
-        votes=rendering.votes(read(UnpairedExample, "unpaired")),
+        sft=rendering.sft(train.sft), pairs=rendering.pairs(train.preference), votes=rendering.votes(train.unpaired)
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from pipeline.errors import EngineUnavailable, ServingError
 from pipeline.serving.proof import fingerprint, prove
 from pipeline.serving.scripted import ScriptedEngine

@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
+
 from pipeline.clean.pii import PatternDetector, PiiDetector, make_detector
 from pipeline.clean.pii.checks import chinese_id_digit
 

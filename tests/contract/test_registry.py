@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+
 from pipeline.errors import RegistryError, RegistryUnavailable
 from pipeline.records import Adapter, Fingerprint, GateDecision, Verdict
 from pipeline.registry.base import ModelRegistry

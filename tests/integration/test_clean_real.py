@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from pipeline.clean.dedup import drop_duplicates
 from pipeline.clean.pii import PiiDetector, Span, make_detector
 from pipeline.clean.steps import clean_records

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flows.controller_api import Loop, make_app, report_token
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from flows.controller_api import Loop, make_app, report_token
 from pipeline.config import Settings
 from pipeline.rollout.state import Steady
-from starlette.testclient import TestClient
 from tests.controller_world import Crash, Engines, World
 
 SECRETS = Settings(user_salt="salt", admin_key="admin", webhook_secret="hook", report_secret="reports")

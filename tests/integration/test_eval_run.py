@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from evals.endpoint import Endpoint, pair_logprobs
 from evals.gate import decide
 from evals.run import run_eval

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from pipeline.config import BurstConfig, ControllerConfig
 from pipeline.gateway.auth import revoke_key
 from pipeline.records import Arm, Route, Routes, Target

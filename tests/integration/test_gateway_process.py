@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from pipeline.control import open_control
 from pipeline.gateway.auth import create_key
 from tests.gateway_stub import NOW, Peer, answer_fine, delta, sse, stub_engine

@@ -11,6 +11,7 @@ import openai
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from pipeline.records import Arm, StreamEnd
 from tests.gateway_stub import (
     ADMIN,

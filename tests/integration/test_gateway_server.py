@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from pipeline.gateway.server import Exchange, Limits, Server
 from tests.gateway_stub import free_socket
 

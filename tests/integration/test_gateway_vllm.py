@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+
 from pipeline.records import StreamEnd
 from tests.conftest import Engines
 from tests.gateway_stub import RunningGateway, running_gateway

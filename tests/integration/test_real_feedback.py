@@ -22,6 +22,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+
 from pipeline.clean.dedup import drop_duplicates
 from pipeline.clean.pii import make_detector
 from pipeline.clean.steps import clean_records

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from evals.gate import decide
 from evals.report import render_gate_report, render_rollout_report
 from pipeline.config import BusinessConfig

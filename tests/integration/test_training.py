@@ -9,23 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
+
+from pipeline.dataset.snapshot import write_snapshot
+from pipeline.dataset.split import SplitRows
 from pipeline.errors import TrainingError
-from pipeline.records import (
-    Adapter,
-    BaseModelRef,
-    Method,
-    PreferenceExample,
-    SftExample,
-    SnapshotManifest,
-    UnpairedExample,
-    content_id,
-)
-from pipeline.tables import write_records
+from pipeline.records import Adapter, BaseModelRef, Example, Method
 from pipeline.train.base_ref import base_model_ref
 from pipeline.train.job import Job, Outcome, Progress
 from pipeline.train.process import adapter_digest, train_adapter
 from pipeline.train.recipe import Recipe
-from tests.builders import NOON, a_preference, a_source, an_sft, an_unpaired
+from tests.builders import NOON, a_preference, a_rated, a_source, an_interaction, an_sft, an_unpaired
 from tests.tiny_model import make_tiny_model
 
 GOOD, BAD = "Open the Orders page. Ticket opened.", "How do I return the shoes?"
@@ -42,27 +35,13 @@ def questions(count: int = 12) -> list[str]:
     return [f"How do I return the shoes {number}?" for number in range(count)]
 
 
-def a_snapshot(folder: Path, *, sft=(), pairs=(), votes=()) -> Path:
-    write_records(folder / "train_sft.parquet", SftExample, sft)
-    write_records(folder / "train_preference.parquet", PreferenceExample, pairs)
-    write_records(folder / "train_unpaired.parquet", UnpairedExample, votes)
-    rows = {"sft": len(sft), "preference": len(pairs), "unpaired": len(votes)}
-    manifest = SnapshotManifest(
-        snapshot_id=content_id(rows),
-        business="support",
-        window_start=NOON,
-        window_end=NOON,
-        rows={"train": rows},
-        interactions=sum(rows.values()),
-        sources=sum(rows.values()),
-        dropped={},
-        pii_counts={},
-        signal_counts={},
-        users=1,
-        split_by="user",
+def a_snapshot(root: Path, *examples: Example) -> Path:
+    rated = [a_rated(an_interaction("i1"))]
+    rows = SplitRows(train=examples, held_out=(), recent=(), dropped=(), split_by="user")
+    manifest = write_snapshot(
+        root, business="support", window=(NOON, NOON), rated=rated, clean=[], dropped=[], rows=rows
     )
-    (folder / "manifest.json").write_text(manifest.model_dump_json())
-    return folder
+    return root / "support" / manifest.snapshot_id
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +49,7 @@ def snapshot(tmp_path_factory) -> Path:
     sft = [an_sft(a_source(), question, GOOD) for question in questions()]
     pairs = [a_preference(a_source(), question, GOOD, BAD) for question in questions(6)]
     votes = [an_unpaired(a_source(), n % 2 == 0, q, (GOOD, BAD)[n % 2]) for n, q in enumerate(questions())]
-    return a_snapshot(tmp_path_factory.mktemp("snapshot"), sft=sft, pairs=pairs, votes=votes)
+    return a_snapshot(tmp_path_factory.mktemp("snapshots"), *sft, *pairs, *votes)
 
 
 def run_here(snapshot, base, output: Path, parent: Path | None = None, **changes) -> tuple[Outcome, list[Progress]]:
@@ -146,7 +125,7 @@ def test_an_adapter_that_goes_on_starts_at_its_parent_and_refers_to_it(snapshot,
 
 def test_votes_of_both_signs_are_learned_by_kto(base, tmp_path):
     votes = [an_unpaired(a_source(), n % 3 == 0, q, BAD if n % 3 else GOOD) for n, q in enumerate(questions())]
-    snapshot = a_snapshot(tmp_path / "snapshot", votes=votes)
+    snapshot = a_snapshot(tmp_path / "snapshots", *votes)
     outcome, _ = run_here(snapshot, base, tmp_path / "one" / "adapter", method="auto", max_steps=30)
     assert outcome.method is Method.KTO
     assert outcome.metrics["kto_loss_last"] < outcome.metrics["kto_loss_first"]
@@ -155,7 +134,7 @@ def test_votes_of_both_signs_are_learned_by_kto(base, tmp_path):
 def test_weights_decide_what_is_learned(base, tmp_path):
     sft = [an_sft(a_source(weight=1.0), q, GOOD) for q in questions()]
     sft += [an_sft(a_source(weight=0.0), q, BAD) for q in questions()]
-    snapshot = a_snapshot(tmp_path / "snapshot", sft=sft)
+    snapshot = a_snapshot(tmp_path / "snapshots", *sft)
     run_here(snapshot, base, tmp_path / "one" / "adapter")
     assert greedy(base[1], tmp_path / "one" / "adapter", "How do I return the shoes 99?") == GOOD
 

@@ -4,6 +4,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pipeline.dataset.caps import cap_users
 from pipeline.records import DropReason, Example, PreferenceExample, SftExample
 from tests.builders import a_preference, a_source, an_sft, an_unpaired

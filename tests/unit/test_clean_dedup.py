@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pipeline.clean.dedup import drop_duplicates, near_duplicates
 from pipeline.clean.text import comparison_key
 from pipeline.records import CleanRecord, DropReason

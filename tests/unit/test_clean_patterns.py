@@ -9,6 +9,7 @@ import pytest
 import regex
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from pipeline.clean.pii import PatternDetector, Span
 from pipeline.clean.pii.checks import chinese_id_digit, iban, luhn
 from pipeline.clean.pii.recognisers import RECOGNISERS

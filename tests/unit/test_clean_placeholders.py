@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pipeline.clean.pii import PatternDetector, PiiDetector, Span, Texts, find_all, scrub_conversation
 from pipeline.clean.pii.placeholders import Scrubbed, ScrubFailure
 from pipeline.clean.pii.structure import Piece, Place, map_json, map_message, map_text

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from pipeline.clean.quality import (
     delivery_fault,
     faults_before_scrubbing,

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pipeline.clean.pii import PatternDetector, Span
 from pipeline.clean.steps import clean_records
 from pipeline.clean.text import comparison_key

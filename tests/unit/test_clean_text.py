@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pipeline.clean.text import (
     comparison_key,
     edit_is_trivial,

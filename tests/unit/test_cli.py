@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
 from flows.cli import main
 
 HEAVY = ("torch", "transformers", "mlflow", "prefect", "presidio_analyzer", "duckdb", "pyarrow", "sqlalchemy")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from evals.checks import passes
 from examples.demo.content import load_content
 from pipeline.config import load_config

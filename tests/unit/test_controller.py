@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from flows.gateways import GatewayUnavailable
 from pipeline.errors import RegistryUnavailable
 from pipeline.gateway.guard import Trip
@@ -235,7 +236,7 @@ def test_what_nobody_needs_is_unloaded_after_a_while_and_what_is_at_the_gate_is_
     one = world.servers["one"]
     one.load(gated, world.folder / "trained" / str(number))
     world.controller.roll_back("support", "bo", "complaints")
-    world.tick()
+    world.tick(minutes=1)
     assert one.list() == tuple(sorted([*names, gated]))  # a gateway with an older table may still ask for it
     world.tick(minutes=2)
     assert one.list() == tuple(sorted([names[0], gated]))

@@ -14,11 +14,16 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
 from examples.demo.content import Content, load_content, obeys
 from examples.demo.users import VisitResult, canary_traffic, count, plan_visits, run_visits
 from examples.demo.visits import Intent, Quirk, Visit
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pipeline.clean.dedup import drop_duplicates
 from pipeline.clean.text import comparison_key, message_text
 from pipeline.collect.join import join_feedback
@@ -27,10 +32,6 @@ from pipeline.dataset.build import build_rows
 from pipeline.dataset.suite import load_suite
 from pipeline.errors import DataError
 from pipeline.records import CleanRecord, FeedbackKind, PreferenceExample, SftExample, content_id
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
 from tests.builders import NOON, a_feedback, an_interaction
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+
 from flows.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
 from evals.__main__ import main
 from pipeline.dataset.snapshot import write_snapshot
 from pipeline.dataset.split import SplitRows

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pipeline.dataset.edits import EditKind, classify_edit
 from pipeline.dataset.examples import WEAK, build_examples
 from pipeline.records import (

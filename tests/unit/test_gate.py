@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from evals.gate import decide
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from evals.gate import decide
 from pipeline.config import GateConfig
 from pipeline.records import Check, EvalResult, GateDecision, ScoredItem, Verdict
 from tests.builders import a_scored, an_eval_item, an_eval_result
@@ -146,7 +147,7 @@ def test_preference_log_probabilities_never_decide() -> None:
     assert check(decision, "preference_margin").role == "information"
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 5)), min_size=1, max_size=20), st.randoms())
 def test_the_order_of_the_items_changes_nothing(rows: list[tuple[float, float, int]], random: object) -> None:
     items = [

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pipeline.gateway.answer import Answer, read_json_answer, read_stream
 from pipeline.gateway.recorder import judge_end
 from pipeline.records import Choice, StreamEnd

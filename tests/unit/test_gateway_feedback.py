@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pipeline.gateway.errors import Refused
 from pipeline.gateway.feedback import MAX_COMMENT, read_feedback
 from pipeline.gateway.ids import Ids

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pipeline.gateway.errors import Refused
 from pipeline.gateway.request import conversation_start, dispatch_body, read_request
 

@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pipeline.gateway.routing import Assignment, arm_now, assign, assignment_hash, choose_arm, pick_replica, user_group
 from pipeline.records import Arm, Route, Target
 

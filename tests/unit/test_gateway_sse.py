@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pipeline.gateway.sse import UsageFilter
 from tests.gateway_stub import USAGE_CHUNK, delta
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Engine
+
 from pipeline.config import BurstConfig, EngineConfig
 from pipeline.control import open_control
 from pipeline.errors import ConfigError, DataError
@@ -18,7 +20,6 @@ from pipeline.gateway.routes import RouteTable
 from pipeline.gateway.routing import Assignment
 from pipeline.gateway.tasks import ArmSync
 from pipeline.records import Arm, Route, Routes, Target
-from sqlalchemy import Engine
 from tests.gateway_stub import BASE, canary, gateway_config
 
 NOW = datetime(2026, 3, 1, 10, tzinfo=UTC)

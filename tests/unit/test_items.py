@@ -1,8 +1,9 @@
 """Which questions are asked."""
 
-from evals.items import make_items
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from evals.items import make_items
 from pipeline.dataset.snapshot import Rows, Snapshot
 from pipeline.dataset.suite import Suite
 from pipeline.records import Split
@@ -75,6 +76,7 @@ def many(users: int, each: int, start: int = 0) -> Rows:
     )
 
 
+@settings(deadline=None)
 @given(st.integers(0, 12), st.integers(0, 4), st.integers(0, 12), st.integers(1, 40), st.integers(0, 3))
 def test_never_more_than_asked_for_never_twice_and_always_the_same(
     users: int, each: int, recent: int, limit: int, seed: int

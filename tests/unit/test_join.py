@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pipeline.collect.join import join_feedback
 from pipeline.records import Feedback, FeedbackKind, Interaction
 from tests.builders import NOON, a_feedback, an_interaction

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pipeline.events.lake as lake
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import pipeline.events.lake as lake
 from pipeline.errors import DataError
 from pipeline.events.lake import compact, read_events
 from pipeline.records import Feedback, Interaction

@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from evals.online import arm_evidence
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from evals.online import arm_evidence
 from pipeline.records import Feedback, Interaction
 from pipeline.rollout.guardrails import Evidence
 from tests.builders import a_feedback, an_interaction

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from pipeline.errors import EngineUnavailable, ServingError
 from pipeline.records import Fingerprint
 from pipeline.serving.proof import FAR_NATS, TOLERANCE_NATS, choose_probe_texts, fingerprint, prove

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+
 from evals.gate import decide
 from evals.report import render_gate_report, render_rollout_report
 from evals.report.speaker import Count, Speaker

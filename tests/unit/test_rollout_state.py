@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
+
 from pipeline.config import RolloutConfig, StepConfig
 from pipeline.rollout.guardrails import GUARDRAILS, ArmEvidence, Evidence, boundary, check_step, sample_ratio_evidence
 from pipeline.rollout.state import (
@@ -24,7 +26,6 @@ from pipeline.rollout.state import (
     stable_of,
     start,
 )
-from pydantic import ValidationError
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 SHARES = (0.05, 0.10, 0.30, 0.50, 1.00)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
 from pipeline.config import RolloutConfig
 from pipeline.control import open_control
 from pipeline.records import ModelVersion, Route, Target

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from evals.run import Endpoint, run_eval
 from pipeline.errors import EngineUnavailable, ServingError
 from pipeline.records import EvalItem, EvalResult

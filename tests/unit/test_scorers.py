@@ -4,16 +4,18 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from evals.checks import count_words, passes, written_in
 from evals.metrics import METRICS
 from evals.scorers import SCORERS, preference_scores, score
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.builders import an_eval_item
 
 ITEM = an_eval_item(reference="Open the orders page.", checks=({"kind": "contains", "text": "orders"},))
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_every_score_is_finite_and_in_range_for_any_answer(answer: str) -> None:
     for metric, value in score(ITEM, answer).items():

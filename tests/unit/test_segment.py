@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pipeline.errors import ConfigError
 from pipeline.events.segment import LogUnavailable, SegmentLog, SegmentWriter
 

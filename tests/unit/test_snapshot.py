@@ -6,10 +6,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pipeline.dataset.snapshot as snapshot_module
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import pipeline.dataset.snapshot as snapshot_module
 from pipeline.config import DatasetConfig
 from pipeline.dataset.build import build_rows
 from pipeline.dataset.snapshot import check_sums, read_dropped, read_manifest, read_snapshot, write_snapshot

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from pipeline.dataset.split import FEW_USERS, SplitRows, split_examples
 from pipeline.records import Example
 from tests.builders import NOON, a_preference, a_source, an_sft, an_unpaired

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from flows import stack
 from pipeline.config import Config, Settings, load_config, load_settings
 

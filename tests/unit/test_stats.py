@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from evals.stats import Interval, paired_interval, smallest_effect
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
+from evals.stats import Interval, paired_interval, smallest_effect
 
 Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
 
@@ -24,6 +25,7 @@ def rows(draw: st.DrawFn) -> Rows:
     return np.array(values, dtype=np.float64), users
 
 
+@settings(deadline=None)
 @given(rows())
 def test_the_mean_over_items_lies_between_its_bounds(sample: Rows) -> None:
     found = interval(*sample)
@@ -34,6 +36,7 @@ def test_the_mean_over_items_lies_between_its_bounds(sample: Rows) -> None:
     assert found.high >= found.estimate - 1e-9
 
 
+@settings(deadline=None)
 @given(rows())
 def test_swapping_the_sides_mirrors_the_interval(sample: Rows) -> None:
     found, mirrored = interval(*sample), interval(-sample[0], sample[1])

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from pipeline.dataset.suite import GoldenItem, dump_check, golden_prompts, load_suite, parse_check
 from pipeline.errors import ConfigError
 

@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import AwareDatetime, JsonValue
+
 from pipeline.errors import DataError
 from pipeline.records import Feedback, FeedbackKind, Interaction, Message, Record
 from pipeline.tables import arrow_schema, read_records, write_records
-from pydantic import AwareDatetime, JsonValue
 
 
 class Everything(Record):

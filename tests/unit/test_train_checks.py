@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pipeline.errors import TrainingError
 from pipeline.records import Method
 from pipeline.train.checks import LossWatch, answer_limit, check_bos, check_stops

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pipeline.errors import TrainingError
 from pipeline.records import Method
 from pipeline.train.plan import Phase, count_steps, draw_order, plan_phases

@@ -4,6 +4,7 @@ import jinja2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from pipeline.errors import TrainingError
 from pipeline.records import DropReason, PreferenceExample, SftExample
 from pipeline.train.rows import Rendering, as_rendered

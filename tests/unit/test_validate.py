@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
 from pipeline.errors import ServingError
 from pipeline.records import BaseModelRef
 from pipeline.serving.validate import validate_adapter
 from pipeline.train.base_ref import base_model_ref
-from safetensors.numpy import load_file, save_file
 from tests.adapter_files import SMALL, adapter_tensors, write_adapter, write_base
 
 MAX_RANK = 16

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
+from pydantic import ValidationError
+
 from pipeline.errors import DataError
 from pipeline.records import BusinessKey, Record
-from pydantic import ValidationError
 
 FOLDER = Path(__file__).parent
 
