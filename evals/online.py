@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 import numpy as np
-from pipeline.clean.quality import is_refusal
 
+from pipeline.clean.quality import is_refusal
 from pipeline.records import Arm, Feedback, FeedbackKind, Interaction, StreamEnd
 from pipeline.rollout.guardrails import LATENCY, LONG_FACTOR, TTFT_LIMIT, ArmEvidence, Evidence
 

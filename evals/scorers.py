@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from pipeline.clean.quality import is_refusal
 from sacrebleu.metrics.chrf import CHRF
 
 from evals.checks import passes
 from pipeline.clean.pii.patterns import PatternDetector
+from pipeline.clean.quality import is_refusal
 from pipeline.records import EvalItem
 
 Scorer = Callable[[EvalItem, str], float | None]
