@@ -102,7 +102,7 @@ def test_the_story_is_what_it_says(undisturbed: dict[str, Any]) -> None:
     assert undisturbed["owed"] == ()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.integers(0, 60), min_size=len(STORY), max_size=len(STORY)))
 def test_killed_at_any_call_and_started_again_it_ends_in_the_same_state(
     undisturbed: dict[str, Any], engines: Engines, tmp_path_factory: pytest.TempPathFactory, crashes: list[int]
