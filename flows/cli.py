@@ -113,7 +113,7 @@ def rollback(configs: Path, business: str, reason: str) -> None:
 @BUSINESS
 @REASON
 def pause(configs: Path, business: str, reason: str) -> None:
-    """Hold a canary where it is: it is neither widened nor judged."""
+    """Hold a canary at its share; guardrails can still roll it back."""
     _tell_controller(configs, "pause", business, reason)
 
 
