@@ -53,7 +53,7 @@ async def test_streams_documents_and_errors_of_a_real_engine(gateway: RunningGat
 
 
 async def test_a_client_that_leaves_frees_a_real_engine(gateway: RunningGateway, engines: Engines) -> None:
-    body = {"messages": MESSAGES, "max_tokens": 1500, "stream": True, "ignore_eos": True}
+    body = {"messages": MESSAGES, "max_tokens": 900, "stream": True, "ignore_eos": True}
     async with httpx.AsyncClient(headers=gateway.auth, timeout=120) as client:
         async with client.stream("POST", gateway.url + "/v1/chat/completions", json=body) as response:
             async for piece in response.aiter_raw():
