@@ -45,6 +45,7 @@ from pipeline.records import (
 from pipeline.registry.base import ModelRegistry
 from pipeline.services import Services, connect
 from pipeline.serving.proof import choose_probe_texts, fingerprint
+from pipeline.serving.validate import validate_adapter
 from pipeline.train.base_ref import base_model_ref
 from pipeline.train.process import train_adapter
 
@@ -199,6 +200,9 @@ def _load_for_gate(config: Config, services: Services, version: ModelVersion, sn
     base_server, adapter_server = services.servers[base_engine.name], services.servers[adapter_engine.name]
     base_id = config.system.base_model.id
     folder = services.registry.fetch(version, config.state_dir / "adapters")
+    # Engines take most wrong adapters, and one with NaN poisons its neighbours: the files are looked at first.
+    model_dir, adapters_dir = config.system.base_model.path, config.state_dir / "adapters"
+    validate_adapter(folder, model_dir, version.adapter.base, adapter_engine.max_rank, adapters_dir)
     step(adapter_server.load, "load candidate")(version.serving_name, folder)
     if version.fingerprint is None:
         texts = choose_probe_texts(
