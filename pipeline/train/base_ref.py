@@ -22,7 +22,7 @@ def base_model_ref(path: Path, model_id: str, revision: str) -> BaseModelRef:
     """
     files = sorted({file for pattern in _PATTERNS for file in path.glob(pattern) if file.is_file()})
     if not any(file.suffix == ".safetensors" for file in files):
-        raise DataError(f"base model '{model_id}': no *.safetensors in {path}; make it with `make base-model`")
+        raise DataError(f"base model '{model_id}': no *.safetensors in {path}; `make setup` puts it there")
     cache_path = path.parent / f".{path.name}.digests.json"
     known = _read_cache(cache_path)
     digests = {file.name: known.get(_stamp(file)) or _digest(file) for file in files}

@@ -62,6 +62,8 @@ def train_adapter(
     with _only_one(work_dir / f"{training}.lock"):
         if (known := find_adapter(adapters_dir, training)) is not None:
             return known
+        if not (base_path / "config.json").is_file():
+            raise TrainingError(f"base model '{base.id}': no model in {base_path}; `make setup` puts it there")
         with _scratch(work_dir / training) as work:
             job = Job(
                 snapshot_dir=snapshot_dir.absolute(),
