@@ -61,6 +61,23 @@ class GatewayConfig(Record):
     first_token_timeout_s: float = Field(120.0, gt=0)
     between_tokens_timeout_s: float = Field(60.0, gt=0)
     max_body_mb: float = Field(8.0, gt=0)
+    workers: int = Field(1, ge=1, le=64)
+    """Processes that share the port; worker k has its admin API on `admin_port + k`."""
+    max_running: int = Field(512, ge=1)
+    """Requests that may be with the engines at once, of all businesses and workers together."""
+    queue_timeout_s: float = Field(10.0, gt=0)
+    """How long a request waits for its turn before it is told to come again."""
+
+    @model_validator(mode="after")
+    def _ports_fit(self) -> "GatewayConfig":
+        admin = self.admin_ports
+        if admin[-1] > 65535 or self.port in admin:
+            raise ValueError(f"admin_port to admin_port + workers - 1 ({admin[0]} to {admin[-1]}) must be free ports")
+        return self
+
+    @property
+    def admin_ports(self) -> range:
+        return range(self.admin_port, self.admin_port + self.workers)
 
 
 class EngineConfig(Record):
@@ -197,6 +214,23 @@ class RolloutConfig(Record):
         return self
 
 
+Priority: TypeAlias = Literal["high", "normal", "low"]
+
+
+class LimitsConfig(Record):
+    """What a business may take of the gateway. None is no limit."""
+
+    requests_per_minute: float | None = Field(None, gt=0)
+    tokens_per_minute: float | None = Field(None, gt=0)
+    """Of prompts and answers together, as the engines count them."""
+    concurrent: int | None = Field(None, ge=1)
+    """Requests that run at once; more of them wait."""
+    waiting: int = Field(100, ge=0)
+    """Requests that may wait for their turn; more of them are refused."""
+    priority: Priority = "normal"
+    """Its share of turns when the engines are full: high 16, normal 4, low 1."""
+
+
 class BusinessConfig(Record):
     """One file of `businesses/`."""
 
@@ -209,6 +243,7 @@ class BusinessConfig(Record):
     nightly: Annotated[str, AfterValidator(_valid_cron)]
     """Cron expression in the business's time zone."""
     retention_days: int = Field(90, ge=1)
+    limits: LimitsConfig = LimitsConfig()
     dataset: DatasetConfig = DatasetConfig()
     training: Recipe = Recipe()
     gate: GateConfig = GateConfig()

@@ -22,6 +22,7 @@ from pipeline.config import (
     ControllerConfig,
     EngineConfig,
     GatewayConfig,
+    LimitsConfig,
     Settings,
     SystemConfig,
 )
@@ -243,6 +244,7 @@ def gateway_config(directory: Path, engines: tuple[EngineConfig, ...], **section
     burst = section.pop("burst", BurstConfig())
     controller = section.pop("controller", ControllerConfig(port=1))
     base = section.pop("base", BASE)
+    limits = section.pop("limits", {})
     system = SystemConfig(
         base_model=BaseModelConfig(id=base, revision="r", path=Path("base")),
         engines=engines,
@@ -250,7 +252,11 @@ def gateway_config(directory: Path, engines: tuple[EngineConfig, ...], **section
         burst=burst,
         controller=controller,
     )
-    return Config(directory=directory, system=system, businesses={key: business(key) for key in ("support", "sales")})
+    businesses = {
+        key: business(key).model_copy(update={"limits": limits.get(key, LimitsConfig())})
+        for key in ("support", "sales")
+    }
+    return Config(directory=directory, system=system, businesses=businesses)
 
 
 def settings() -> Settings:

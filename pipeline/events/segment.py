@@ -128,6 +128,8 @@ class _Batch:
     waiters: dict[int, asyncio.Future[None]] = field(default_factory=dict)
     """Position in `lines` to whoever waits for it."""
     size: int = 0
+    since: float = 0.0
+    """When its first line came."""
 
 
 class SegmentWriter:
@@ -159,6 +161,7 @@ class SegmentWriter:
         self._closing: asyncio.Future[None] | None = None
         self._batches: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._in_flight = 0
+        self._in_flight_since: float | None = None
         self.dropped = 0
         """Lines that were refused because too much was waiting."""
         self.failing = False
@@ -170,6 +173,12 @@ class SegmentWriter:
     def queued_bytes(self) -> int:
         """Bytes that are not on disk yet."""
         return self._next.size + self._in_flight
+
+    @property
+    def lag_s(self) -> float:
+        """Age of the oldest line that is not on disk yet; 0 when all are."""
+        since = self._in_flight_since or (self._next.since if self._next.lines else None)
+        return 0.0 if since is None else self._loop.time() - since
 
     def append(self, line: bytes) -> bool:
         """Queue a line; False when it had to be dropped."""
@@ -217,6 +226,8 @@ class SegmentWriter:
     def _take(self, line: bytes) -> bool:
         if self._next.size + self._in_flight + len(line) > self._max_queued:
             return False
+        if not self._next.lines:
+            self._next.since = self._loop.time()
         self._next.lines.append(line)
         self._next.size += len(line)
         return True
@@ -230,6 +241,7 @@ class SegmentWriter:
         batch, self._next = self._next, _Batch()
         self._busy = True
         self._in_flight = batch.size
+        self._in_flight_since = batch.since
         self._batches.put(batch)
 
     def _work(self) -> None:
@@ -247,6 +259,7 @@ class SegmentWriter:
     def _done(self, batch: _Batch, error: OSError | None) -> None:
         self._busy = False
         self._in_flight = 0
+        self._in_flight_since = None
         self.failing = error is not None
         for waiter in batch.waiters.values():
             if waiter.done():
@@ -269,6 +282,8 @@ class SegmentWriter:
         """Put the lines that nobody was told about back in front of the queue."""
         kept = [line for position, line in enumerate(failed.lines) if position not in failed.waiters]
         shift = len(kept)
+        if kept:
+            self._next.since = failed.since
         self._next.lines[:0] = kept
         self._next.waiters = {position + shift: waiter for position, waiter in self._next.waiters.items()}
         self._next.size += sum(map(len, kept))

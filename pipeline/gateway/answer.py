@@ -33,6 +33,11 @@ class Answer:
     """It has a proper end: `[DONE]`, or the end of a JSON document."""
 
     @property
+    def tokens(self) -> int:
+        """Of prompt and answer; 0 when the engine did not count them."""
+        return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
+
+    @property
     def finished(self) -> bool:
         """At least one choice says why it ended, and none was given up by the engine."""
         reasons = [choice["finish_reason"] for choice in self.choices if choice["finish_reason"] is not None]

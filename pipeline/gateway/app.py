@@ -62,7 +62,7 @@ class DataApi:
             _only(exchange, method)
             await serve(exchange)
         except Refused as refused:
-            self._metrics.refuse("", refused.status)
+            self._metrics.refuse(refused.business, refused.code)
             answer_refusal(exchange, refused)
 
     def _authorise(self, exchange: Exchange) -> ApiKey:
@@ -106,8 +106,10 @@ class DataApi:
 
     async def _measured(self, exchange: Exchange) -> None:
         self._metrics.routes_generation = self._table.routes.generation
+        self._metrics.waiting = self._completions.waiting()
         self._metrics.log_gauges = {
             "queued_bytes": self._writer.queued_bytes,
+            "lag_seconds": self._writer.lag_s,
             "dropped_lines": self._writer.dropped,
             "failing": self._writer.failing,
         }

@@ -11,13 +11,14 @@ from pipeline.gateway.arms import ArmStore, SessionArm, SessionArms
 from pipeline.gateway.auth import ApiKey
 from pipeline.gateway.errors import Refused
 from pipeline.gateway.ids import Ids
+from pipeline.gateway.limits import Admission, too_many
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.recorder import Recorder, Turn
 from pipeline.gateway.relay import Dispatch, Relay
 from pipeline.gateway.request import Asked, conversation_start, dispatch_body, read_request
 from pipeline.gateway.routes import RouteTable
 from pipeline.gateway.routing import Assignment, arm_now, assign, assignment_hash, target_of, user_group
-from pipeline.gateway.server import Exchange, Header
+from pipeline.gateway.server import ClientGone, Exchange, Header
 from pipeline.records import Arm, Route, StreamEnd
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class Completions:
         table: RouteTable,
         arms: SessionArms,
         store: ArmStore,
+        admission: Admission,
+        queue_timeout_s: float,
         relay: Relay,
         recorder: Recorder,
         metrics: Metrics,
@@ -44,6 +47,8 @@ class Completions:
         self._table = table
         self._arms = arms
         self._store = store
+        self._admission = admission
+        self._queue_timeout_s = queue_timeout_s
         self._relay = relay
         self._recorder = recorder
         self._metrics = metrics
@@ -58,6 +63,7 @@ class Completions:
 
         Raises:
             Refused: the request cannot be dispatched; nothing was sent.
+            ClientGone: the client left before its turn came.
         """
         arrived = perf_counter_ns()
         asked = read_request(exchange.body)
@@ -65,14 +71,41 @@ class Completions:
         route = self._table.route(business)
         if route is None:
             raise _no_model(business)
-        turn = await self._begin(exchange, asked, business, route, key, arrived)
-        dispatch = self._dispatch(exchange, asked, turn, path)
+        waiter = self._admission.enter(business, arrived / 1e9)
+        if waiter is not None:
+            await self._wait(exchange, business, waiter)
+        answer = Answer()
+        try:
+            turn = await self._begin(exchange, asked, business, route, key, arrived)
+            answer = await self._answer(exchange, turn, self._dispatch(exchange, asked, turn, path))
+        finally:
+            self._admission.leave(business, answer.tokens, perf_counter_ns() / 1e9)
+
+    def waiting(self) -> dict[str, int]:
+        """Requests that wait for their turn, by business."""
+        return self._admission.waiting()
+
+    async def _wait(self, exchange: Exchange, business: str, waiter: asyncio.Future[None]) -> None:
+        """Wait for a turn, for as long as the client does and no longer than is allowed."""
+        exchange.when_gone(waiter.cancel)
+        try:
+            await asyncio.wait_for(waiter, self._queue_timeout_s)
+        except BaseException as error:
+            self._admission.give_up(business, waiter, perf_counter_ns() / 1e9)
+            if exchange.gone:
+                raise ClientGone from error
+            if isinstance(error, TimeoutError):
+                message = f"no turn within {self._queue_timeout_s:g} s"
+                raise too_many(business, "queue_timeout", message, self._queue_timeout_s) from error
+            raise
+
+    async def _answer(self, exchange: Exchange, turn: Turn, dispatch: Dispatch) -> Answer:
         own: tuple[Header, ...] = (
             (b"x-interaction-id", turn.interaction_id.encode()),
             (b"x-model-version", turn.target.model.encode()),
             (b"x-arm", turn.arm.value.encode()),
         )
-        stats = self._metrics.arm(business, turn.arm, turn.target.model)
+        stats = self._metrics.arm(turn.business, turn.arm, turn.target.model)
         stats.in_flight += 1
         end = StreamEnd.UPSTREAM_CUT  # should the gateway itself have to stop
         try:
@@ -82,6 +115,7 @@ class Completions:
             judged, answer = self._recorder.record(turn, end, stats, perf_counter_ns())
             if turn.arm is Arm.CANDIDATE:
                 self._watch(turn, judged, answer)
+        return answer
 
     async def _begin(
         self, exchange: Exchange, asked: Asked, business: str, route: Route, key: ApiKey, arrived: int

@@ -9,14 +9,19 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 
 
 class Refused(Exception):
-    """A request that is answered with an error by the gateway itself."""
+    """A request that is answered with an error by the gateway itself.
 
-    def __init__(self, status: int, code: str, message: str, *, param: str | None = None) -> None:
+    Args:
+        business: whose limit it is about, for the metrics.
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, param: str | None = None, business: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
         self.param = param
+        self.business = business
         self.headers: tuple[Header, ...] = ()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import time
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -15,6 +16,7 @@ from pipeline.gateway.arms import ArmStore, SessionArms
 from pipeline.gateway.auth import KeyRing
 from pipeline.gateway.completions import Completions
 from pipeline.gateway.ids import Ids
+from pipeline.gateway.limits import Admission
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.recorder import Recorder
 from pipeline.gateway.relay import Relay
@@ -68,11 +70,19 @@ class Gateway:
         arms = SessionArms()
         store = ArmStore(database)
         self._arm_sync = ArmSync(arms, store, utc_now)
+        admission = Admission(
+            {key: business.limits for key, business in config.businesses.items()},
+            section.max_running,
+            1.0 / section.workers,
+            time.perf_counter(),
+        )
         completions = Completions(
             ids=ids,
             table=self._table,
             arms=arms,
             store=store,
+            admission=admission,
+            queue_timeout_s=section.queue_timeout_s,
             relay=Relay(self._engines, metrics),
             recorder=Recorder(self._writer, metrics, config.system.base_model.id),
             metrics=metrics,
@@ -81,7 +91,7 @@ class Gateway:
         self._data_api = DataApi(self._keys, completions, self._writer, self._table, ids, metrics, utc_now)
         limits = Limits(body_bytes=int(section.max_body_mb * 1024 * 1024))
         self._data_server = Server(self._data_api, limits)
-        self._admin_server = Server(AdminApi(self._admin_key, self._table, arms), limits)
+        self._admin_server = Server(AdminApi(self._admin_key, self._keys, self._table, arms), limits)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, data_socket: socket.socket, admin_socket: socket.socket) -> None:

@@ -5,7 +5,7 @@ request at about a microsecond. Label sets are bounded: businesses come from the
 models only the latest few are kept.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 
@@ -34,6 +34,18 @@ class Histogram:
         self.counts[bisect_left(_SECONDS, seconds)] += 1
         self.total += seconds
 
+    def observe_all(self, sorted_ns: list[int]) -> None:
+        """Add many values, given in nanoseconds and in rising order."""
+        start = 0
+        for index, bound in enumerate(_SECONDS):
+            if start == len(sorted_ns):
+                break
+            end = bisect_right(sorted_ns, bound * 1e9, start)
+            self.counts[index] += end - start
+            start = end
+        self.counts[-1] += len(sorted_ns) - start
+        self.total += sum(sorted_ns) / 1e9
+
     def buckets(self) -> list[tuple[str, float]]:
         """Cumulated, as Prometheus wants them."""
         bounds = [*(str(bound) for bound in _SECONDS), "+Inf"]
@@ -43,7 +55,7 @@ class Histogram:
 class ArmStats:
     """Counters of one business, arm and model."""
 
-    __slots__ = ("ends", "gap", "in_flight", "statuses", "tokens_in", "tokens_out", "total", "ttft")
+    __slots__ = ("ends", "gap", "in_flight", "queue", "statuses", "tokens_in", "tokens_out", "total", "ttft")
 
     def __init__(self) -> None:
         self.ends: dict[str, int] = dict.fromkeys(StreamEnd, 0)
@@ -51,6 +63,7 @@ class ArmStats:
         self.tokens_in = 0
         self.tokens_out = 0
         self.in_flight = 0
+        self.queue = Histogram()
         self.ttft = Histogram()
         self.gap = Histogram()
         self.total = Histogram()
@@ -61,15 +74,17 @@ class Metrics(Collector):
 
     def __init__(self) -> None:
         self._arms: dict[tuple[str, str, str], ArmStats] = {}
-        self.refused: dict[tuple[str, int], int] = {}
-        """(business or empty, status) to requests that the gateway itself refused."""
+        self.refused: dict[tuple[str, str], int] = {}
+        """(business or empty, error code) to requests that the gateway itself refused."""
+        self.waiting: dict[str, int] = {}
+        """Filled in just before the metrics are read: requests that wait for their turn, by business."""
         self.feedback: dict[tuple[str, str], int] = {}
         """(business, kind) to accepted feedback."""
         self.retries = 0
         self.record_failures = 0
         self.trips = 0
         self.log_gauges: dict[str, float] = {}
-        """Filled in just before the metrics are read: queued_bytes, dropped, failing."""
+        """Filled in just before the metrics are read: queued_bytes, lag_seconds, dropped_lines, failing."""
         self.routes_generation = -1
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -87,9 +102,9 @@ class Metrics(Collector):
             stats = self._arms[key] = ArmStats()
         return stats
 
-    def refuse(self, business: str, status: int) -> None:
+    def refuse(self, business: str, code: str) -> None:
         """Count a refusal."""
-        self.refused[business, status] = self.refused.get((business, status), 0) + 1
+        self.refused[business, code] = self.refused.get((business, code), 0) + 1
 
     def exposition(self) -> bytes:
         """Prometheus's text format."""
@@ -99,11 +114,15 @@ class Metrics(Collector):
         """For prometheus_client."""
         yield from self._arm_families()
         refused = CounterMetricFamily(
-            "tuneloop_refused", "Requests that the gateway refused itself", labels=("business", "status")
+            "tuneloop_refused", "Requests that the gateway refused itself", labels=("business", "code")
         )
-        for (business, status), count in self.refused.items():
-            refused.add_metric((business, str(status)), count)
+        for (business, code), count in self.refused.items():
+            refused.add_metric((business, code), count)
         yield refused
+        waiting = GaugeMetricFamily("tuneloop_waiting", "Requests that wait for their turn", labels=("business",))
+        for business, number in self.waiting.items():
+            waiting.add_metric((business,), number)
+        yield waiting
         feedback = CounterMetricFamily("tuneloop_feedback", "Feedback accepted", labels=("business", "kind"))
         for (business, kind), count in self.feedback.items():
             feedback.add_metric((business, kind), count)
@@ -125,6 +144,7 @@ class Metrics(Collector):
         tokens_in = CounterMetricFamily("tuneloop_prompt_tokens", "Prompt tokens", labels=_LABELS)
         tokens_out = CounterMetricFamily("tuneloop_completion_tokens", "Completion tokens", labels=_LABELS)
         in_flight = GaugeMetricFamily("tuneloop_in_flight", "Requests being answered", labels=_LABELS)
+        queue = HistogramMetricFamily("tuneloop_queue_seconds", "Arrival to dispatch", labels=_LABELS)
         ttft = HistogramMetricFamily("tuneloop_ttft_seconds", "Arrival to first byte of the answer", labels=_LABELS)
         gap = HistogramMetricFamily("tuneloop_gap_seconds", "Between two pieces of a stream", labels=_LABELS)
         total = HistogramMetricFamily("tuneloop_total_seconds", "Arrival to end of the answer", labels=_LABELS)
@@ -136,7 +156,8 @@ class Metrics(Collector):
             tokens_in.add_metric(labels, stats.tokens_in)
             tokens_out.add_metric(labels, stats.tokens_out)
             in_flight.add_metric(labels, stats.in_flight)
+            queue.add_metric(labels, stats.queue.buckets(), stats.queue.total)
             ttft.add_metric(labels, stats.ttft.buckets(), stats.ttft.total)
             gap.add_metric(labels, stats.gap.buckets(), stats.gap.total)
             total.add_metric(labels, stats.total.buckets(), stats.total.total)
-        yield from (ends, requests, tokens_in, tokens_out, in_flight, ttft, gap, total)
+        yield from (ends, requests, tokens_in, tokens_out, in_flight, queue, ttft, gap, total)

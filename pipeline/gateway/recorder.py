@@ -26,8 +26,8 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _NOT_LOGGED = ("user", "cache_salt")
 """`user` is personal and stands in the log as `user_key`; the cache salt is ours."""
 _ENCODE = msgspec.json.Encoder().encode
-_SORTED = msgspec.json.Encoder(order="sorted").encode
 _MANY_BRACKETS = 150
+_PROMPT = ("messages", "prompt", "tools")
 
 
 @dataclass(slots=True)
@@ -95,40 +95,79 @@ class Recorder:
         stats.tokens_out += answer.completion_tokens or 0
         return end, answer
 
-    def _line(self, turn: Turn, end: StreamEnd, answer: Answer, timings: dict[str, float | None]) -> bytes:
+    def _line(self, turn: Turn, end: StreamEnd, answer: Answer, timings: "_Timings") -> bytes:
+        logged = {name: value for name, value in turn.fields.items() if name not in _NOT_LOGGED}
         usage = None
         if answer.prompt_tokens is not None:
             usage = {"prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens}
-        logged = {name: value for name, value in turn.fields.items() if name not in _NOT_LOGGED}
-        request = _ENCODE(logged)
-        values = {
-            "interaction_id": turn.interaction_id,
-            "business": turn.business,
-            "session": turn.session,
-            "session_known": turn.session_known,
-            "user_key": turn.user_key,
-            "user_group": turn.user_group,
-            "arm": turn.arm,
-            "share": turn.assignment.share,
-            "rollout_salt": turn.assignment.salt,
-            "model_version": turn.target.model,
-            "adapter": None if turn.target.version is None else turn.target.model,
-            "base_model": self._base_model,
-            "prompt_hash": prompt_hash(turn.fields),
-            "request": Raw(request),
-            "choices": answer.choices,
-            "usage": usage,
-            "timings": timings,
-            "status": turn.status,
-            "stream_end": end,
-            "client": turn.client,
-            "regenerates": turn.regenerates,
-            "started_at": datetime.fromtimestamp(turn.started_at, UTC).isoformat(),
-        }
-        line = _encode(values)
-        if line.count(b"[") + line.count(b"{") > _MANY_BRACKETS:
-            line = _checked(line, values)
-        return line
+        model = turn.target.model
+        line = _Line(
+            interaction_id=turn.interaction_id,
+            business=turn.business,
+            session=turn.session,
+            session_known=turn.session_known,
+            user_key=turn.user_key,
+            user_group=turn.user_group,
+            arm=turn.arm,
+            share=turn.assignment.share,
+            rollout_salt=turn.assignment.salt,
+            model_version=model,
+            adapter=None if turn.target.version is None else model,
+            base_model=self._base_model,
+            prompt_hash=prompt_hash(turn.fields),
+            request=logged,
+            choices=answer.choices,
+            usage=usage,
+            timings=timings,
+            status=turn.status,
+            stream_end=end,
+            client=turn.client,
+            regenerates=turn.regenerates,
+            started_at=datetime.fromtimestamp(turn.started_at, UTC),
+        )
+        encoded = _encode(line)
+        if encoded.count(b"[") + encoded.count(b"{") > _MANY_BRACKETS:
+            encoded = _checked(encoded, line)
+        return encoded
+
+
+class _Timings(msgspec.Struct, omit_defaults=True):
+    """A `Timings` on its way to the log."""
+
+    queue_ms: float
+    total_ms: float
+    ttft_ms: float | None = None
+    gap_p50_ms: float | None = None
+    gap_p99_ms: float | None = None
+    gap_max_ms: float | None = None
+
+
+class _Line(msgspec.Struct):
+    """An `Interaction` on its way to the log: a pydantic model costs ten times as much, and what the client and the
+    engine wrote goes in as it came."""
+
+    interaction_id: str
+    business: str
+    session: str
+    session_known: bool
+    user_key: str | None
+    user_group: str
+    arm: str
+    share: float
+    rollout_salt: str
+    model_version: str
+    adapter: str | None
+    base_model: str
+    prompt_hash: str
+    request: Any
+    choices: list[dict[str, Any]]
+    usage: dict[str, int | None] | None
+    timings: _Timings
+    status: int
+    stream_end: str
+    client: str
+    regenerates: str | None
+    started_at: datetime
 
 
 def judge_end(transport: StreamEnd, status: int, answer: Answer, *, is_stream: bool) -> StreamEnd:
@@ -145,37 +184,33 @@ def judge_end(transport: StreamEnd, status: int, answer: Answer, *, is_stream: b
 
 
 def prompt_hash(fields: dict[str, Raw]) -> str:
-    """SHA-256 over the canonical JSON of messages and tools (of the prompt, for `/v1/completions`)."""
-    messages = fields.get("messages")
-    prompt: dict[str, Any] = {}
-    if messages is not None:
-        prompt["messages"] = msgspec.json.decode(messages)
-    elif "prompt" in fields:
-        prompt["prompt"] = msgspec.json.decode(fields["prompt"])
-    tools = fields.get("tools")
-    prompt["tools"] = None if tools is None else msgspec.json.decode(tools)
-    return hashlib.sha256(_SORTED(prompt)).hexdigest()
+    """SHA-256 over the JSON text of messages and tools (of prompt and tools, for `/v1/completions`) as it was sent:
+    the same client writes the same question in the same bytes."""
+    digest = hashlib.sha256()
+    for name in _PROMPT:
+        value = fields.get(name)
+        if value is not None:
+            digest.update(b"%b:%d:" % (name.encode(), len(bytes(value))))
+            digest.update(value)
+    return digest.hexdigest()
 
 
-def _timings(turn: Turn, now: int, stats: ArmStats) -> dict[str, float | None]:
+def _timings(turn: Turn, now: int, stats: ArmStats) -> _Timings:
     times = turn.piece_times
-    first = times[0] if times else None
-    timings: dict[str, float | None] = {
-        "queue_ms": _ms(turn.sent - turn.arrived) if turn.sent else _ms(now - turn.arrived),
-        "ttft_ms": None if first is None else _ms(first - turn.arrived),
-        "total_ms": _ms(now - turn.arrived),
-    }
+    sent = turn.sent or now
+    timings = _Timings(_ms(sent - turn.arrived), _ms(now - turn.arrived))
+    stats.queue.observe((sent - turn.arrived) / 1e9)
     stats.total.observe((now - turn.arrived) / 1e9)
-    if first is not None:
-        stats.ttft.observe((first - turn.arrived) / 1e9)
+    if times:
+        timings.ttft_ms = _ms(times[0] - turn.arrived)
+        stats.ttft.observe((times[0] - turn.arrived) / 1e9)
     if turn.is_stream and len(times) > 1:
-        gaps = sorted(later - earlier for earlier, later in pairwise(times))
-        for gap in gaps:
-            stats.gap.observe(gap / 1e9)
+        gaps = sorted([later - earlier for earlier, later in pairwise(times)])
+        stats.gap.observe_all(gaps)
         last = len(gaps) - 1
-        timings["gap_p50_ms"] = _ms(gaps[round(last * 0.5)])
-        timings["gap_p99_ms"] = _ms(gaps[round(last * 0.99)])
-        timings["gap_max_ms"] = _ms(gaps[last])
+        timings.gap_p50_ms = _ms(gaps[round(last * 0.5)])
+        timings.gap_p99_ms = _ms(gaps[round(last * 0.99)])
+        timings.gap_max_ms = _ms(gaps[last])
     return timings
 
 
@@ -183,18 +218,19 @@ def _ms(ns: int) -> float:
     return round(ns / 1e6, 3)
 
 
-def _encode(values: dict[str, Any]) -> bytes:
+def _encode(line: _Line) -> bytes:
     try:
-        return _ENCODE(values)
+        return _ENCODE(line)
     except UnicodeEncodeError:
-        text = json.dumps(values | {"request": json.loads(bytes(values["request"]))}, ensure_ascii=False)
+        values = msgspec.structs.asdict(line) | {"request": json.loads(_ENCODE(line.request))}
+        text = json.dumps(values, ensure_ascii=False, default=msgspec.to_builtins)
         return replace_surrogates(text).encode()
 
 
-def _checked(line: bytes, values: dict[str, Any]) -> bytes:
+def _checked(encoded: bytes, line: _Line) -> bytes:
     """A line that is unlike most must not stop a reader: what is no `Interaction` is logged without its contents."""
     try:
-        Interaction.model_validate_json(line)
-        return line
+        Interaction.model_validate_json(encoded)
+        return encoded
     except (ValidationError, RecursionError):
-        return _encode(values | {"request": {"unreadable": True}, "choices": []})
+        return _encode(msgspec.structs.replace(line, request={"unreadable": True}, choices=[]))

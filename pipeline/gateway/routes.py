@@ -86,7 +86,7 @@ class RouteTable:
             for target in (route.stable, route.candidate):
                 if target is not None:
                     self._check(route.business, target)
-        return self._default | {route.business: route for route in routes.routes}
+        return self._default | {route.business: route for route in routes.routes if route.business in self._default}
 
     def _check(self, business: str, target: Target) -> None:
         own = target.model == self._base_model if target.version is None else _is_own(business, target)
