@@ -56,7 +56,7 @@ def test_every_command_of_the_readme_is_one(line: str) -> None:
     assert {word for word in words if word.startswith("--")} <= options
 
 
-@pytest.mark.parametrize("target", re.findall(r"^make ([a-z]+)", README, flags=re.MULTILINE))
+@pytest.mark.parametrize("target", re.findall(r"^make ([a-z-]+)", README, flags=re.MULTILINE))
 def test_every_make_target_of_the_readme_is_one(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 

@@ -5,15 +5,25 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from tests.benchmarks.gateway.cases import CONTESTANTS, METRICS
+from tests.benchmarks.gateway.goals import rows
+from tests.benchmarks.gateway.machine import Machine
+from tests.benchmarks.gateway.report import put_section, section, write_json
+from tests.benchmarks.gateway.results import Results
 from tests.benchmarks.gateway.run import Plan, Ran, run
-from tests.benchmarks.gateway.servers import BenchError
+from tests.benchmarks.gateway.servers import ROOT, BenchError
+from tests.benchmarks.gateway.tables import number
 from tests.benchmarks.gateway.window import Window
+
+_RESULTS = ROOT / "build" / "bench"
+_DOCUMENT = ROOT / "docs" / "benchmarks.md"
 
 
 def main() -> int:
@@ -22,7 +32,9 @@ def main() -> int:
     plan = _plan()
     console = Console()
     try:
-        _measure(plan, console)
+        _write(plan, _measure(plan, console), console)
+    except KeyboardInterrupt:
+        return 130
     except BenchError as error:
         sys.stderr.write(f"bench-gateway: {error}\n")
         return 2
@@ -64,6 +76,25 @@ def _measure(plan: Plan, console: Console) -> Ran:
             console.print(_line(window), highlight=False, soft_wrap=True)
 
         return run(plan, Path(folder), lambda line: console.print(line, highlight=False), saw)
+
+
+def _write(plan: Plan, ran: Ran, console: Console) -> None:
+    """The rows, for the reader and as a file; the documentation is only for a whole run."""
+    made, machine, now = rows(Results(ran.windows)), Machine.this(), datetime.now(UTC)
+    whole = not plan.quick and plan.only == CONTESTANTS and plan.metrics == METRICS
+    results = _RESULTS / ("gateway.json" if whole else "gateway-quick.json")
+    write_json(results, plan, ran, made, machine, now)
+    table = Table("", "tuneloop", "peer", "ratio", "goal", "")
+    for row in made:
+        met = {True: "[green]met", False: "[red]missed", None: ""}[row.met] + (" (contended)" if row.contended else "")
+        table.add_row(row.metric, number(row.ours), number(row.peer), number(row.ratio), row.goal, met)
+    console.print(table)
+    console.print(f"all windows: {results}", highlight=False, soft_wrap=True)
+    if whole:
+        _DOCUMENT.parent.mkdir(exist_ok=True)
+        document = _DOCUMENT.read_text(encoding="utf-8") if _DOCUMENT.is_file() else ""
+        _DOCUMENT.write_text(put_section(document, section(plan, ran, made, machine, now)), encoding="utf-8")
+        console.print(f"written: {_DOCUMENT}", highlight=False, soft_wrap=True)
 
 
 def _line(window: Window) -> str:

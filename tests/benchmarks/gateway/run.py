@@ -6,11 +6,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.benchmarks.gateway import tuneloop
-from tests.benchmarks.gateway.cases import CASES, CONTESTANTS, DIRECT, TUNELOOP, TUNELOOP_TWO, WORKERS, Case
+from tests.benchmarks.gateway.cases import (
+    CASES,
+    CONTESTANTS,
+    DIRECT,
+    ENVOY,
+    LITELLM,
+    NGINX,
+    TUNELOOP,
+    TUNELOOP_TWO,
+    WORKERS,
+    Case,
+)
+from tests.benchmarks.gateway.peers import start_envoy, start_litellm, start_nginx
 from tests.benchmarks.gateway.servers import GATEWAY_CORE, LOAD_CORE, BenchError, Server, start_stub, wait_ready
 from tests.benchmarks.gateway.window import Contestant, Window, measure
 
 _BOTH_CORES = (GATEWAY_CORE, LOAD_CORE)
+_PEERS = {NGINX: start_nginx, ENVOY: start_envoy, LITELLM: start_litellm}
 Say = Callable[[str], None]
 
 
@@ -118,7 +131,7 @@ def _start(name: str, folder: Path, stub: Server, say: Say) -> Contestant:
     if name == TUNELOOP:
         server, keys = tuneloop.start_tuneloop(folder, stub.port, (GATEWAY_CORE,))
         return Contestant(TUNELOOP, server, keys, tuneloop.version())
-    raise BenchError("not here yet")
+    return _PEERS[name](folder, stub.port, say)
 
 
 @contextmanager
