@@ -148,8 +148,9 @@ def keys() -> None:
 @keys.command("create")
 @CONFIGS
 @click.option("--name", required=True, help="Who the key is for; unique.")
-@click.option("--business", "businesses", required=True, multiple=True, help="A business it may use; may be repeated.")
-def create_key(configs: Path, name: str, businesses: tuple[str, ...]) -> None:
+@click.option("--business", "businesses", multiple=True, help="A business it may use; may be repeated.")
+@click.option("--admin", is_flag=True, help="It may read and steer at the admin API's port.")
+def create_key(configs: Path, name: str, businesses: tuple[str, ...], admin: bool) -> None:
     """Make a key and print it. It is kept as a hash only: there is no second look at it."""
     from pipeline.config import load_config
     from pipeline.gateway import auth
@@ -157,17 +158,19 @@ def create_key(configs: Path, name: str, businesses: tuple[str, ...]) -> None:
     config = load_config(configs)
     for business in businesses:
         config.business(business)
-    click.echo(auth.create_key(_control(configs), name, businesses, datetime.now(UTC)))
+    click.echo(auth.create_key(_control(configs), name, businesses, datetime.now(UTC), admin=admin))
 
 
 @keys.command("list")
 @CONFIGS
 def list_keys(configs: Path) -> None:
-    """Show names and businesses of the keys."""
+    """Show the keys: name, what it is good for, since when; never the key."""
     from pipeline.gateway import auth
 
     for key in auth.list_keys(_control(configs)):
-        click.echo(key)
+        good_for = [*key.businesses, *(["(admin)"] if key.admin else [])]
+        state = "in use" if key.revoked_at is None else f"revoked {key.revoked_at:%Y-%m-%d %H:%M}"
+        click.echo(f"{key.name:24}  {' '.join(good_for):32}  created {key.created_at:%Y-%m-%d %H:%M}  {state}")
 
 
 @keys.command("revoke")

@@ -5,6 +5,8 @@ and `audit` are written by `pipeline.rollout.store`, `api_keys` by `pipeline.gat
 `pipeline.gateway.arms`.
 """
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     Boolean,
@@ -18,7 +20,12 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
+    false,
+    inspect,
+    text,
 )
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateColumn
 
 metadata = MetaData()
 
@@ -59,6 +66,7 @@ api_keys = Table(
     Column("businesses", JSON, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("revoked_at", DateTime(timezone=True)),
+    Column("admin", Boolean, nullable=False, server_default=false()),
 )
 
 session_arms = Table(
@@ -75,7 +83,7 @@ session_arms = Table(
 
 
 def open_control(url: str) -> Engine:
-    """Open the control database and make its tables if they are missing.
+    """Open the control database; make what is missing of its tables and columns.
 
     Args:
         url: an SQLAlchemy URL, such as `sqlite:////srv/tuneloop/control.db`.
@@ -84,7 +92,27 @@ def open_control(url: str) -> Engine:
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _many_readers)
     metadata.create_all(engine)
+    _add_columns(engine)
     return engine
+
+
+def _add_columns(engine: Engine) -> None:
+    """Bring tables that an earlier version made up to date. Columns are only ever added, each nullable or with a
+    default of the database's, so that versions can run side by side while they are exchanged."""
+    for table in metadata.tables.values():
+        for column in _missing(engine, table):
+            definition = CreateColumn(column).compile(dialect=engine.dialect)
+            try:
+                with engine.begin() as connection:
+                    connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {definition}"))
+            except DBAPIError:
+                if column in _missing(engine, table):  # else another process was quicker
+                    raise
+
+
+def _missing(engine: Engine, table: Table) -> list[Column[Any]]:
+    there = {column["name"] for column in inspect(engine).get_columns(table.name)}
+    return [column for column in table.columns if column.name not in there]
 
 
 def _many_readers(connection: object, _record: object) -> None:

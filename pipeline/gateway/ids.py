@@ -6,13 +6,16 @@ can tell, weeks later and without asking anyone, whether an id belongs to a busi
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 _TAG_BITS = 30
 _TAG_MASK = (1 << _TAG_BITS) - 1
 _VARIANT = 0b10 << 62
 _VERSION = 7 << 76
+_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.ASCII)
 
 
 class Ids:
@@ -48,14 +51,14 @@ class Ids:
 
     def belongs(self, interaction_id: str, business: str) -> bool:
         """Whether a gateway made this id for this business."""
-        text = interaction_id.replace("-", "")
-        if len(text) != 32 or len(interaction_id) != 36:
+        if not _FORM.fullmatch(interaction_id):
             return False
-        try:
-            value = int(text, 16)
-        except ValueError:
-            return False
+        value = int(interaction_id.replace("-", ""), 16)
         return value & _TAG_MASK == self._tag(business, value & ~_TAG_MASK)
+
+    def link_signature(self, payload: bytes) -> bytes:
+        """Proves that a gateway of ours wrote a feedback link: 128 bits."""
+        return hashlib.blake2b(payload, digest_size=16, key=self._key, person=b"feedback-link").digest()
 
     def _tag(self, business: str, untagged: int) -> int:
         text = business.encode() + untagged.to_bytes(16, "big")
@@ -73,3 +76,8 @@ class Ids:
             self._pool = os.urandom(4096)
         bits, self._pool = self._pool[-4:], self._pool[:-4]
         return int.from_bytes(bits, "big")
+
+
+def made_at(interaction_id: str) -> datetime:
+    """When an id for which `belongs` holds was made."""
+    return datetime.fromtimestamp(int(interaction_id[:8] + interaction_id[9:13], 16) / 1000, UTC)

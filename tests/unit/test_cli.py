@@ -1,5 +1,7 @@
 """The command line: quick help, one clear line for bad input."""
 
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,3 +48,45 @@ def test_every_mistake_of_a_configuration_is_named(tmp_path: Path) -> None:
     output = CliRunner().invoke(main, ["check", "--configs", str(tmp_path)]).output
     for words in ("state_dirr: unknown key", "timezone: 'Mars/Base'", "nightly: 'at two'", "title: missing"):
         assert words in output
+
+
+@pytest.fixture
+def configs(tmp_path: Path) -> Path:
+    """The shipped configuration, with a state folder of its own."""
+    folder = tmp_path / "configs"
+    shutil.copytree("configs", folder)
+    file = folder / "tuneloop.yaml"
+    file.write_text(re.sub(r"(?m)^state_dir: \S+", f"state_dir: {tmp_path / 'var'}", file.read_text()))
+    return folder
+
+
+def test_keys_are_made_listed_with_their_scopes_and_revoked(configs: Path) -> None:
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(main, ["keys", *arguments, "--configs", str(configs)])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    made = [run("create", "--name", "shop", "--business", "support", "--business", "kefu").strip()]
+    made.append(run("create", "--name", "ops", "--admin").strip())
+    assert all(re.fullmatch(r"tk-\S{43}", key) for key in made)
+    run("revoke", "--name", "shop")
+    ops, shop = run("list").splitlines()
+    assert ops.split()[:2] == ["ops", "(admin)"]
+    assert ops.endswith("in use")
+    assert shop.split()[:3] == ["shop", "kefu", "support"]
+    assert " revoked " in shop
+    for key in made:
+        assert key not in ops + shop
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["create", "--name", "x"], "API key 'x' would be good for nothing"),
+        (["revoke", "--name", "x"], "no API key 'x'"),
+    ],
+)
+def test_a_key_that_cannot_be_is_one_line(configs: Path, arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(main, ["keys", *arguments, "--configs", str(configs)])
+    assert (result.exit_code, len(result.output.strip().splitlines())) == (2, 1)
+    assert words in result.output

@@ -1,6 +1,9 @@
 """What a gateway knows and keeps: ids, keys, routes, barred candidates, session arms."""
 
+import sqlite3
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from pipeline.errors import ConfigError, DataError
 from pipeline.gateway.arms import LIFE, ArmStore, SessionArm, SessionArms
 from pipeline.gateway.auth import KeyRing, create_key, list_keys, revoke_key
 from pipeline.gateway.guard import Guard
-from pipeline.gateway.ids import Ids
+from pipeline.gateway.ids import Ids, made_at
 from pipeline.gateway.routes import RouteTable
 from pipeline.gateway.routing import Assignment
 from pipeline.gateway.tasks import ArmSync
@@ -47,6 +50,11 @@ def test_an_interaction_id_is_a_uuid7_with_its_time(now_ns: int) -> None:
     assert parsed.int >> 80 == now_ns // 1_000_000
 
 
+def test_an_id_tells_when_it_was_made() -> None:
+    made = Ids("salt", clock_ns=lambda: int(NOW.timestamp() * 1e9)).new_interaction("support")
+    assert made_at(made) == NOW
+
+
 def test_ids_of_one_process_sort_by_time_and_are_distinct() -> None:
     times = iter(range(10**18, 10**18 + 1000 * 10_000, 10_000))
     ids = Ids("salt", clock_ns=lambda: next(times))
@@ -60,6 +68,14 @@ def test_an_id_tells_whose_it_is_to_every_gateway_with_the_salt() -> None:
     assert all(Ids("salt").belongs(one, "support") for one in made)
     assert not any(Ids("salt").belongs(one, "sales") for one in made)
     assert not any(Ids("other").belongs(one, "support") for one in made)
+
+
+def test_an_id_has_one_spelling() -> None:
+    made = Ids("salt").new_interaction("support")
+    bare = made.replace("-", "")
+    spellings = (made.upper(), bare, f"{bare}----", f"--{bare}--", f"{made}\n", f" {made[1:]}", f"{made[:-1]}\uff11")
+    for other in {*spellings} - {made}:
+        assert not Ids("salt").belongs(other, "support")
 
 
 @given(st.text(max_size=40))
@@ -97,10 +113,71 @@ def test_a_key_works_until_it_is_revoked_and_is_stored_as_a_hash(database: Engin
 def test_impossible_keys_are_refused(database: Engine) -> None:
     create_key(database, "app", ["support"], NOW)
     for name, businesses in (("app", ["support"]), ("", ["support"]), ("b", []), ("c", ["../x"])):
-        with pytest.raises(ConfigError):
+        with pytest.raises(ConfigError) as refused:
             create_key(database, name, businesses, NOW)
+        assert "\n" not in str(refused.value)
+    with pytest.raises(ConfigError):
+        create_key(database, "d", ["../x"], NOW, admin=True)
     with pytest.raises(ConfigError, match="nobody"):
         revoke_key(database, "nobody", NOW)
+
+
+def test_the_scope_admin_comes_with_businesses_or_none(database: Engine) -> None:
+    keys = {
+        name: create_key(database, name, businesses, NOW, admin=admin)
+        for name, businesses, admin in (("app", ["support"], False), ("ops", [], True), ("both", ["support"], True))
+    }
+    ring = KeyRing(list_keys(database))
+    found = {name: ring.find(f"Bearer {key}".encode()) for name, key in keys.items()}
+    assert {name: (key.businesses, key.admin) for name, key in found.items() if key} == {
+        "app": (("support",), False),
+        "ops": ((), True),
+        "both": (("support",), True),
+    }
+
+
+def test_a_key_is_found_by_its_prefix_while_it_is_good(database: Engine) -> None:
+    create_key(database, "app", ["support"], NOW)
+    ring = KeyRing(list_keys(database))
+    (key,) = list_keys(database)
+    assert len(key.prefix) == 16
+    assert ring.find_by_prefix(key.prefix) == key
+    assert ring.find_by_prefix("") is None
+    revoke_key(database, "app", NOW)
+    ring.replace(list_keys(database))
+    assert ring.find_by_prefix(key.prefix) is None
+
+
+def test_a_database_of_an_earlier_version_goes_on_and_serves_that_version_too(tmp_path: Path) -> None:
+    path = tmp_path / "control.db"
+    with closing(sqlite3.connect(path)) as old:
+        old.execute(
+            "CREATE TABLE api_keys (key_hash VARCHAR(64) NOT NULL PRIMARY KEY, name VARCHAR(80) NOT NULL UNIQUE, "
+            "businesses JSON NOT NULL, created_at DATETIME NOT NULL, revoked_at DATETIME)"
+        )
+        insert = "INSERT INTO api_keys (key_hash, name, businesses, created_at) VALUES (?, ?, ?, ?)"
+        old.execute(insert, ("ab" * 32, "old", '["support"]', "2026-01-01 00:00:00.000000"))
+        old.commit()
+    for _ in range(2):
+        database = open_control(f"sqlite:///{path}")
+        assert [(key.name, key.businesses, key.admin) for key in list_keys(database)] == [("old", ("support",), False)]
+        database.dispose()
+    with closing(sqlite3.connect(path)) as old:
+        old.execute(insert, ("cd" * 32, "older", '["sales"]', "2026-01-01 00:00:00.000000"))
+        old.commit()
+    database = open_control(f"sqlite:///{path}")
+    create_key(database, "new", [], NOW, admin=True)
+    assert [(key.name, key.admin) for key in list_keys(database)] == [("new", True), ("old", False), ("older", False)]
+
+
+def test_processes_that_meet_an_old_database_at_once_all_open_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'control.db'}"
+    database = open_control(url)
+    with database.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE api_keys DROP COLUMN admin")
+    database.dispose()
+    with ThreadPoolExecutor(8) as pool:
+        assert [list_keys(one) for one in pool.map(open_control, [url] * 8)] == [()] * 8
 
 
 # routes
