@@ -1,5 +1,10 @@
-"""The admin API, on its own port and key: how the controller steers a gateway."""
+"""The admin API, on its own port: how the controller steers a gateway, and how a person with an admin key does.
 
+Two kinds of key open it: the one of the environment, which controller and gateways share, and API keys with the scope
+`admin`, which are revoked one by one.
+"""
+
+import asyncio
 import hmac
 import json
 from urllib.parse import parse_qs
@@ -9,19 +14,24 @@ from pydantic import ValidationError
 
 from pipeline.errors import DataError
 from pipeline.gateway.arms import SessionArms
+from pipeline.gateway.auth import KeyRing
 from pipeline.gateway.errors import JSON, Refused, answer_refusal
+from pipeline.gateway.openapi import ADMIN_API, openapi_json
 from pipeline.gateway.routes import RouteTable
 from pipeline.gateway.server import Exchange
 from pipeline.records import Routes
 
 _MOST_ARMS = 10_000
+_OPEN = (("GET", b"/healthz"), ("GET", b"/openapi.json"))
+"""Served without a key."""
 
 
 class AdminApi:
     """The handler of the admin port."""
 
-    def __init__(self, admin_key: str, table: RouteTable, arms: SessionArms) -> None:
+    def __init__(self, admin_key: str, keys: KeyRing, table: RouteTable, arms: SessionArms) -> None:
         self._expected = b"Bearer " + admin_key.encode()
+        self._keys = keys
         self._table = table
         self._arms = arms
         self._paths = {
@@ -35,18 +45,30 @@ class AdminApi:
     async def __call__(self, exchange: Exchange) -> None:
         """Serve one request."""
         try:
-            if exchange.path == b"/healthz":
-                exchange.respond(200, (JSON,), b'{"status":"ok"}')
+            if (exchange.method, exchange.path) in _OPEN:
+                is_health = exchange.path == b"/healthz"
+                body = b'{"status":"ok"}' if is_health else await asyncio.to_thread(openapi_json, ADMIN_API)
+                exchange.respond(200, (JSON,), body)
                 return
-            if not hmac.compare_digest(exchange.headers.get(b"authorization", b""), self._expected):
+            if not self._may_steer(exchange.headers.get(b"authorization", b"")):
                 raise Refused(401, "invalid_admin_key", "no valid admin key in 'Authorization: Bearer <key>'")
             serve = self._paths.get((exchange.method, exchange.path))
             if serve is None:
-                raise Refused(404, "unknown_path", "no such path or method")
+                raise _unknown(exchange, self.operations())
             status, body = serve(exchange)
             exchange.respond(status, (JSON,), body)
         except Refused as refused:
             answer_refusal(exchange, refused)
+
+    def operations(self) -> set[tuple[str, str]]:
+        """Every method and path that is served."""
+        return {(method, path.decode()) for method, path in (*self._paths, *_OPEN)}
+
+    def _may_steer(self, authorization: bytes) -> bool:
+        if hmac.compare_digest(authorization, self._expected):
+            return True
+        key = self._keys.find(authorization)
+        return key is not None and key.admin
 
     def _get_routes(self, exchange: Exchange) -> tuple[int, bytes]:
         """The routes in force, with the defaults of businesses that were never routed."""
@@ -74,7 +96,7 @@ class AdminApi:
         """Stop the business's candidate here and now."""
         try:
             business = json.loads(exchange.body)["business"]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Refused(422, "invalid_rollback", 'the body must be {"business": "<key>"}') from error
         if not isinstance(business, str) or self._table.route(business) is None:
             raise Refused(404, "unknown_business", "no such business")
@@ -102,3 +124,12 @@ class AdminApi:
         """Candidates that this gateway stopped by itself."""
         trips = [trip.model_dump(mode="json") for trip in self._table.guard.trips()]
         return 200, msgspec.json.encode({"trips": trips})
+
+
+def _unknown(exchange: Exchange, operations: set[tuple[str, str]]) -> Refused:
+    allowed = sorted(method for method, path in operations if path.encode() == exchange.path)
+    if not allowed:
+        return Refused(404, "unknown_path", "no such path")
+    refused = Refused(405, "method_not_allowed", f"use {', '.join(allowed)}")
+    refused.headers = ((b"allow", ", ".join(allowed).encode()),)
+    return refused

@@ -1,11 +1,12 @@
 """What a feedback says: from the client's JSON to a `Feedback` record. Pure."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Field, JsonValue, ValidationError
+from pydantic import AwareDatetime, BeforeValidator, Field, JsonValue, ValidationError
 
 from pipeline.gateway.errors import Refused
 from pipeline.gateway.ids import Ids
@@ -18,26 +19,62 @@ MAX_TEXT = 200_000
 MAX_COMMENT = 20_000
 """Characters of a comment or a reason."""
 _FUTURE_S = 300.0
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
-class _Posted(Record):
-    """One feedback as a client posts it."""
+def _date_and_time(value: object) -> object:
+    """A number, also one in quotes, could be seconds or milliseconds: nobody guesses."""
+    if value is not None and not (isinstance(value, str) and _DATE.match(value)):
+        raise ValueError("must be a date and time with its offset, such as 2026-03-01T10:00:00+00:00")
+    return value
 
-    event_id: str = Field(min_length=1, max_length=200)
-    interaction_id: str = Field(min_length=1, max_length=200)
+
+Id = Annotated[str, Field(min_length=1, max_length=200)]
+UserId = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class Said(Record):
+    """What a client says about an answer, whichever way it comes."""
+
     kind: FeedbackKind
     value: JsonValue
     choice_index: int = Field(0, ge=0, le=1000)
-    user_id: str | None = Field(None, min_length=1, max_length=500)
     reason: str | None = Field(None, max_length=MAX_COMMENT)
-    occurred_at: AwareDatetime | None = None
+    occurred_at: Annotated[AwareDatetime | None, BeforeValidator(_date_and_time)] = None
+
+    def check(self, now: datetime) -> datetime:
+        """Check the value against its kind; returns when it happened.
+
+        Raises:
+            Refused: the value is none of its kind, or the time is impossible.
+        """
+        if self.value is not None:  # null withdraws
+            mistake = _CHECKS[self.kind](self.value)
+            if mistake is not None:
+                raise Refused(400, "invalid_feedback", f"value: of kind '{self.kind}' {mistake}; null withdraws")
+        if self.occurred_at is None:
+            return now
+        if (self.occurred_at - now).total_seconds() > _FUTURE_S:
+            raise Refused(400, "invalid_feedback", f"occurred_at: {self.occurred_at.isoformat()} is in the future")
+        try:
+            return self.occurred_at.astimezone(UTC)
+        except OverflowError as error:
+            raise Refused(400, "invalid_feedback", "occurred_at: before the year 1") from error
+
+
+class _Posted(Said):
+    """One feedback as an application posts it."""
+
+    event_id: Id
+    interaction_id: Id
+    user_id: UserId | None = None
     business: str | None = None
 
 
 def read_feedback(
     body: bytes, allowed: tuple[str, ...], known: frozenset[str], ids: Ids, now: datetime
 ) -> tuple[Feedback, ...]:
-    """Read one feedback or a list.
+    """Read one feedback or a list; of several with one event id in a business the first is taken.
 
     Args:
         allowed: businesses of the caller's key.
@@ -46,38 +83,75 @@ def read_feedback(
     Raises:
         Refused: nothing of the body is taken; the message names the place and what is wrong with each bad one.
     """
-    try:
-        value = json.loads(replace_surrogates(json.dumps(json.loads(body.decode()), ensure_ascii=False)))
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, "invalid_json", "the body must be one feedback or a list of them, as JSON") from error
+    value = read_json(body, "one feedback or a list of them")
     items = value if isinstance(value, list) else [value]
     if not 1 <= len(items) <= MAX_EVENTS:
         raise Refused(400, "invalid_feedback", f"send 1 to {MAX_EVENTS} feedbacks at once, not {len(items)}")
-    events: list[Feedback] = []
+    events: dict[tuple[str, str], Feedback] = {}
     mistakes: list[str] = []
     foreign = False
     for position, item in enumerate(items):
         place = f"[{position}] " if isinstance(value, list) else ""
         try:
-            posted = _Posted.model_validate(item)
-            _check_value(posted)
-            events.append(_record(posted, allowed, known, ids, now))
+            event = _record(_Posted.model_validate(item), allowed, known, ids, now)
+            events.setdefault((event.business, event.event_id), event)
         except ValidationError as error:
-            mistakes += [f"{place}{_explain(one)}" for one in error.errors()]
+            mistakes += [f"{place}{explain(one)}" for one in error.errors()]
         except Refused as refused:
             foreign = foreign or refused.status == 403
             mistakes.append(f"{place}{refused.message}")
     if mistakes:
         status, code = (403, "not_your_interaction") if foreign else (400, "invalid_feedback")
         raise Refused(status, code, "; ".join(mistakes[:20]))
-    return tuple(events)
+    return tuple(events.values())
+
+
+def read_json(body: bytes, what: str) -> Any:
+    """A JSON body in which half a surrogate pair has become U+FFFD.
+
+    Raises:
+        Refused: it is no JSON.
+    """
+    try:
+        value = json.loads(body.decode())
+        return json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False)))
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "invalid_json", f"the body must be {what}, as JSON in UTF-8") from error
+
+
+def business_of_interaction(
+    interaction_id: str, named: str | None, allowed: tuple[str, ...], known: frozenset[str], ids: Ids
+) -> str:
+    """Whose interaction it is: its id tells when a gateway of ours made it.
+
+    Args:
+        named: the business that the caller says it is of.
+
+    Raises:
+        Refused: it is another's, or nobody can tell.
+    """
+    if named is not None and named not in allowed:
+        raise Refused(403, "not_your_interaction", f"business: this key may not use '{named[:80]}'")
+    candidates = allowed if named is None else (named,)
+    for business in candidates:
+        if ids.belongs(interaction_id, business):
+            return business
+    if any(ids.belongs(interaction_id, business) for business in known.difference(candidates)):
+        raise Refused(403, "not_your_interaction", "interaction_id: not an interaction of this business")
+    if len(candidates) != 1:
+        raise Refused(400, "invalid_feedback", "business: name it; this key has several and the id tells none")
+    return candidates[0]
+
+
+def explain(error: Any) -> str:
+    """One mistake that pydantic found: its place and what is wrong."""
+    place = ".".join(str(part) for part in error["loc"])[:200] or "body"
+    return f"{place}: {error['msg'].removeprefix('Value error, ')}"
 
 
 def _record(posted: _Posted, allowed: tuple[str, ...], known: frozenset[str], ids: Ids, now: datetime) -> Feedback:
-    business = _business(posted, allowed, known, ids)
-    occurred = posted.occurred_at or now
-    if (occurred - now).total_seconds() > _FUTURE_S:
-        raise Refused(400, "invalid_feedback", f"occurred_at: {occurred.isoformat()} is in the future")
+    occurred_at = posted.check(now)
+    business = business_of_interaction(posted.interaction_id, posted.business, allowed, known, ids)
     return Feedback(
         event_id=posted.event_id,
         interaction_id=posted.interaction_id,
@@ -87,24 +161,9 @@ def _record(posted: _Posted, allowed: tuple[str, ...], known: frozenset[str], id
         choice_index=posted.choice_index,
         user_key=None if posted.user_id is None else ids.user_key(business, posted.user_id),
         reason=posted.reason,
-        occurred_at=occurred.astimezone(UTC),
+        occurred_at=occurred_at,
         received_at=now,
     )
-
-
-def _business(posted: _Posted, allowed: tuple[str, ...], known: frozenset[str], ids: Ids) -> str:
-    """Whose interaction it is: its id tells when a gateway of ours made it."""
-    if posted.business is not None and posted.business not in allowed:
-        raise Refused(403, "not_your_interaction", f"business: this key may not use '{posted.business}'")
-    candidates = allowed if posted.business is None else (posted.business,)
-    for business in candidates:
-        if ids.belongs(posted.interaction_id, business):
-            return business
-    if any(ids.belongs(posted.interaction_id, business) for business in known.difference(candidates)):
-        raise Refused(403, "not_your_interaction", "interaction_id: not an interaction of this business")
-    if len(candidates) != 1:
-        raise Refused(400, "invalid_feedback", "business: name it; this key has several and the id tells none")
-    return candidates[0]
 
 
 def _is_text(limit: int) -> Callable[[JsonValue], str | None]:
@@ -121,8 +180,8 @@ def _one_of(*words: str) -> Callable[[JsonValue], str | None]:
 
 
 def _is_rating(value: JsonValue) -> str | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return None if number and 1 <= float(value) <= 5 else "must be a number from 1 to 5"  # type: ignore[arg-type]
+    good = isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= 5
+    return None if good else "must be a number from 1 to 5"
 
 
 def _is_regeneration(value: JsonValue) -> str | None:
@@ -145,16 +204,3 @@ _CHECKS: Mapping[FeedbackKind, Callable[[JsonValue], str | None]] = {
     FeedbackKind.OUTCOME: _one_of("passed", "failed"),
     FeedbackKind.COMMENT: _is_text(MAX_COMMENT),
 }
-
-
-def _check_value(posted: _Posted) -> None:
-    if posted.value is None:  # withdraws
-        return
-    mistake = _CHECKS[posted.kind](posted.value)
-    if mistake is not None:
-        raise Refused(400, "invalid_feedback", f"value: of kind '{posted.kind}' {mistake}; null withdraws")
-
-
-def _explain(error: Any) -> str:
-    place = ".".join(str(part) for part in error["loc"]) or "feedback"
-    return f"{place}: {error['msg']}"

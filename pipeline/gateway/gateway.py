@@ -16,7 +16,9 @@ from pipeline.gateway.arms import ArmStore, SessionArms
 from pipeline.gateway.auth import KeyRing
 from pipeline.gateway.completions import Completions
 from pipeline.gateway.ids import Ids
+from pipeline.gateway.inbox import Inbox
 from pipeline.gateway.limits import Admission
+from pipeline.gateway.lookup import Lookups
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.recorder import Recorder
 from pipeline.gateway.relay import Relay
@@ -88,7 +90,9 @@ class Gateway:
             metrics=metrics,
             engine_key=settings.engine_key.get_secret_value(),
         )
-        self._data_api = DataApi(self._keys, completions, self._writer, self._table, ids, metrics, utc_now)
+        inbox = Inbox(self._keys, self._writer, self._table, ids, metrics, utc_now)
+        lookups = Lookups(state_dir / "events", ids, utc_now)
+        self._data_api = DataApi(self._keys, completions, inbox, lookups, self._writer, self._table, metrics)
         limits = Limits(body_bytes=int(section.max_body_mb * 1024 * 1024))
         self._data_server = Server(self._data_api, limits)
         self._admin_server = Server(AdminApi(self._admin_key, self._keys, self._table, arms), limits)

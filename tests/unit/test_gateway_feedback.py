@@ -31,7 +31,7 @@ def read(value: object, allowed: tuple[str, ...] = ("support",)) -> tuple[Feedba
     ("kind", "good", "bad"),
     [
         ("thumb", ["up", "down", None], ["UP", 1, True, "", []]),
-        ("rating", [1, 5, 3.5, None], [0, 6, "5", True, 1e999]),
+        ("rating", [1, 5, 3.5, None], [0, 6, "5", True, 1e999, 10**400, -(10**400)]),
         ("edit", ["text", "", None], [1, {}, ["x"]]),
         ("regenerate", ["01a", True, None], [False, "", 1]),
         ("choice", [{"over": "01a"}, None], ["01a", {}, {"over": ""}, {"over": "x", "y": 1}, {"over": 1}]),
@@ -66,6 +66,7 @@ def test_the_envelope_is_ours() -> None:
     [
         {"event_id": ""}, {"event_id": 5}, {"interaction_id": "x" * 201}, {"kind": "like"}, {"choice_index": -1},
         {"occurred_at": "2026-03-01 10:00:00"}, {"occurred_at": "2026-03-01T10:06:00Z"}, {"user_id": ""},
+        {"occurred_at": "0001-01-01T00:00:00+14:00"}, {"occurred_at": 1767225600}, {"occurred_at": "1767225600"},
     ],
 )  # fmt: skip
 def test_impossible_fields_are_named(changes: dict[str, Any]) -> None:
@@ -81,6 +82,14 @@ def test_nothing_of_a_list_with_a_mistake_is_taken_and_each_mistake_has_its_plac
     for empty in ([], [posted()] * 1001):
         with pytest.raises(Refused, match="1 to 1000"):
             read(empty)
+
+
+def test_an_event_id_twice_in_one_list_is_one_event_of_its_business() -> None:
+    first, again, other = posted(), posted(value="down"), posted(interaction_id=IDS.new_interaction("sales"))
+    events = read([first, again, other, first], ("sales", "support"))
+    assert [(event.business, event.value) for event in events] == [("support", "up"), ("sales", "up")]
+    with pytest.raises(Refused, match=r"\[1\] value"):
+        read([first, posted(value="UP")])
 
 
 def test_the_id_tells_the_business() -> None:
