@@ -59,7 +59,7 @@ def processes(config: Config) -> tuple[tuple[Process, ...], tuple[Process, ...]]
             "gateway",
             (python, "-m", "pipeline.gateway", "--configs", configs, "--state-dir", state),
             f"http://{gateway.host}:{gateway.port}/readyz",
-            (gateway.port, gateway.admin_port),
+            (gateway.port, *gateway.admin_ports),
         ),
         Process(
             "controller",
@@ -99,7 +99,7 @@ def make_secrets(state_dir: Path) -> None:
     if path.exists():
         return
     state_dir.mkdir(parents=True, exist_ok=True)
-    names = [name for name in Settings.model_fields if name != "engine_key"]
+    names = [name for name, field in Settings.model_fields.items() if field.is_required()]
     draft = path.with_suffix(".tmp")
     draft.touch(mode=0o600)
     draft.write_text("".join(f"TUNELOOP_{name.upper()}={secrets.token_urlsafe(32)}\n" for name in names))

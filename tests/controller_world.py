@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from flows.controller import Controller
-from flows.gateways import GatewayUnavailable
+from flows.controller.controller import Controller
+from flows.controller.gateways import GatewayUnavailable
 from pipeline.config import BusinessConfig, Config, RolloutConfig, StepConfig, SystemConfig
 from pipeline.control import open_control
 from pipeline.errors import ServingError

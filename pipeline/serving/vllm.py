@@ -12,6 +12,8 @@ import httpx
 
 from pipeline.errors import EngineUnavailable, ServingError
 
+_LOOK_S = 15.0
+"""Limit of a call that only looks: an engine that hangs must not keep the controller from the others."""
 _ALREADY = "has already been loaded"
 _NOT_LOADED = "cannot be found"
 _DEAD = "EngineCore encountered an issue"
@@ -26,7 +28,7 @@ class VllmServer:
             url: base URL without a path.
             model_id: the base model's name on the engine.
             api_key: the engine's key, if it was started with one.
-            timeout_s: limit of one call, in seconds.
+            timeout_s: limit of a load, an unload or a probe, in seconds.
         """
         self._url = url.rstrip("/")
         self._model_id = model_id
@@ -107,8 +109,9 @@ class VllmServer:
         return float(sum(entry["logprob"] for token in scored for entry in token.values()))
 
     def _send(self, method: str, path: str, body: dict[str, object] | None = None) -> httpx.Response:
+        limit = httpx.Timeout(_LOOK_S) if method == "GET" else httpx.USE_CLIENT_DEFAULT
         try:
-            answer = self._client.request(method, path, json=body)
+            answer = self._client.request(method, path, json=body, timeout=limit)
         except httpx.TransportError as error:
             raise EngineUnavailable(
                 f"engine {self._url} does not answer ({type(error).__name__}); see its log, or start it"

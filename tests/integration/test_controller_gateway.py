@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flows.gateways import Gateways, GatewayUnavailable
+from flows.controller.gateways import Gateways, GatewayUnavailable
 from tests.gateway_stub import canary, running_gateway
 
 

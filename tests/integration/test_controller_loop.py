@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from flows.controller_api import Loop, make_app, report_token
+from flows.controller.api import Loop, make_app, report_token
 from pipeline.config import Settings
 from pipeline.rollout.state import Steady
 from tests.controller_world import Crash, Engines, World

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.gateways import GatewayUnavailable
+from flows.controller.gateways import GatewayUnavailable
 from pipeline.errors import RegistryUnavailable
 from pipeline.gateway.guard import Trip
 from pipeline.records import Route

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evals.online import arm_evidence
-from flows.aftermath import align_aliases, is_aligned, settle
-from flows.desk import Desk, needed_versions
-from flows.fleet import Fleet
-from flows.publisher import ATTEMPTS, Publisher
-from flows.versions import VersionBook
+from flows.controller.aftermath import align_aliases, is_aligned, settle
+from flows.controller.desk import Desk, needed_versions
+from flows.controller.fleet import Fleet
+from flows.controller.publisher import ATTEMPTS, Publisher
+from flows.controller.versions import VersionBook
 from pipeline.config import BusinessConfig, Config
 from pipeline.errors import PipelineError
 from pipeline.events.lake import read_events
@@ -269,9 +269,3 @@ class Controller:
             self.problems[where] = f"unexpected: {error!r}"
             if self._told.get(where) != self.problems[where]:
                 log.exception("%s: unexpected", where)
-
-
-if __name__ == "__main__":
-    from flows.controller_api import main
-
-    main()

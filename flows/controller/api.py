@@ -26,9 +26,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from flows.controller import Controller
-from flows.controller_status import describe
-from flows.gateways import Gateways
+from flows.controller.controller import Controller
+from flows.controller.gateways import Gateways
+from flows.controller.status import describe
 from pipeline.config import Config, Settings, load_config, load_settings
 from pipeline.errors import ConfigError, PipelineError, RegistryError
 from pipeline.records import ModelVersion
@@ -179,7 +179,8 @@ class Loop:
 def build(config: Config, settings: Settings, services: Services, loop: Loop) -> Controller:
     """The controller with its real clients. Nothing is contacted yet."""
     gateway = config.system.gateway
-    gateways = Gateways((f"http://{gateway.host}:{gateway.admin_port}",), settings.admin_key.get_secret_value())
+    urls = [f"http://{gateway.host}:{port}" for port in gateway.admin_ports]
+    gateways = Gateways(urls, settings.admin_key.get_secret_value())
     adapters_dir = config.state_dir / "adapters"
     max_rank = min(engine.max_rank for engine in config.system.engines if engine.serves != "base")
 

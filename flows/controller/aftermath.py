@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from evals.report import render_rollout_report
-from flows.versions import VersionBook
+from flows.controller.versions import VersionBook
 from pipeline.config import BusinessConfig
 from pipeline.records import RolloutReport
 from pipeline.registry.base import Alias, ModelRegistry

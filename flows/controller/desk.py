@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from flows.fleet import Fleet
-from flows.publisher import Publisher
-from flows.versions import VersionBook
+from flows.controller.fleet import Fleet
+from flows.controller.publisher import Publisher
+from flows.controller.versions import VersionBook
 from pipeline.config import BusinessConfig, Config
 from pipeline.errors import PipelineError
 from pipeline.records import ModelVersion, Verdict

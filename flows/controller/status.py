@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from flows.controller import Controller, Seen
+from flows.controller.controller import Controller, Seen
 from pipeline.config import BusinessConfig
 from pipeline.rollout.ledger import AuditEntry
 from pipeline.rollout.state import Paused, canary_of, current_step, previous_of, stable_of

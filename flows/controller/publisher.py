@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 from datetime import datetime
 
-from flows.fleet import Fleet
-from flows.versions import VersionBook
+from flows.controller.fleet import Fleet
+from flows.controller.versions import VersionBook
 from pipeline.config import Config
 from pipeline.errors import RegistryError
 from pipeline.records import Routes, Target

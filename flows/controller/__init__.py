@@ -1,0 +1,1 @@
+"""The one leader: hears wishes, brings adapters to engines, advances canaries, writes the routes."""
