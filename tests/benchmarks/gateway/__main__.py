@@ -30,7 +30,7 @@ def main() -> int:
     """0 after a run, 2 when it cannot be done."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever stops it, the servers are stopped too
     plan = _plan()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 140)
     try:
         _write(plan, _measure(plan, console), console)
     except KeyboardInterrupt:

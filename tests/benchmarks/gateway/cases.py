@@ -38,11 +38,14 @@ class Case:
         if name != LITELLM:
             return self
         connections, rate = self.slow
-        return replace(self, connections=connections, rate=rate, warm_s=2 * self.warm_s, window_s=3 * self.window_s)
+        longer = 2 if rate else 3
+        return replace(
+            self, connections=connections, rate=rate, warm_s=2 * self.warm_s, window_s=longer * self.window_s
+        )
 
     def shortened(self) -> "Case":
         """For a developer's quick look."""
-        return replace(self, warm_s=max(1.0, self.warm_s / 2), window_s=self.window_s / 2.5)
+        return replace(self, warm_s=max(1.0, self.warm_s / 2), window_s=max(2.0, self.window_s / 2.5))
 
 
 JSON = Case(
@@ -89,7 +92,8 @@ MEMORY = Case(
     stream=True,
     connections=1000,
     pace_us=100_000,
-    warm_s=7.0,
+    warm_s=6.0,
+    window_s=3.0,
     contestants=_GATEWAYS,
 )
 WORKERS = Case(

@@ -113,7 +113,6 @@ def _start_all(plan: Plan, folder: Path, stub: Server, ran: Ran, say: Say, stack
             contestant = _start(name, folder, stub, say)
             if name != DIRECT:
                 stack.callback(contestant.server.stop)
-                wait_ready(contestant.server, contestant.keys)
         except BenchError as error:
             if name == TUNELOOP:
                 raise
@@ -130,15 +129,22 @@ def _start(name: str, folder: Path, stub: Server, say: Say) -> Contestant:
         return Contestant(DIRECT, stub, ("-",), "the stub engine itself")
     if name == TUNELOOP:
         server, keys = tuneloop.start_tuneloop(folder, stub.port, (GATEWAY_CORE,))
-        return Contestant(TUNELOOP, server, keys, tuneloop.version())
-    return _PEERS[name](folder, stub.port, say)
+        contestant = Contestant(TUNELOOP, server, keys, tuneloop.version())
+    else:
+        contestant = _PEERS[name](folder, stub.port, say)
+    try:
+        wait_ready(contestant.server, contestant.keys)
+    except BaseException:
+        contestant.server.stop()
+        raise
+    return contestant
 
 
 @contextmanager
 def _both_worker_counts(folder: Path, stub: Server, ran: Ran, say: Say) -> Iterator[list[Contestant]]:
     """Gateways of one and of two workers, on any core, as is the load generator."""
     if not tuneloop.has_workers():
-        line = "workers: `python -m pipeline.gateway` has no option --workers"
+        line = "workers: this gateway has no setting gateway.workers"
         ran.skipped.append(line)
         say(f"skipped {line}")
         yield []
@@ -146,7 +152,7 @@ def _both_worker_counts(folder: Path, stub: Server, ran: Ran, say: Say) -> Itera
     with ExitStack() as stack:
         pair = []
         for name, workers in ((TUNELOOP, 1), (TUNELOOP_TWO, 2)):
-            server, keys = tuneloop.start_tuneloop(folder, stub.port, _BOTH_CORES, workers)
+            server, keys = tuneloop.start_tuneloop(folder, stub.port, _BOTH_CORES, workers, f"workers-{workers}")
             stack.callback(server.stop)
             wait_ready(server, keys)
             pair.append(Contestant(name, server, keys, "", load_cores=_BOTH_CORES))

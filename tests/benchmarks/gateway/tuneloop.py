@@ -5,6 +5,7 @@ assigned to an arm.
 """
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -14,9 +15,11 @@ from pathlib import Path
 import httpx
 import yaml
 
+from pipeline.config import GatewayConfig
 from pipeline.control import open_control
 from pipeline.gateway.auth import create_key
 from pipeline.records import Route, Routes, Target
+from tests.benchmarks.gateway.cases import TUNELOOP
 from tests.benchmarks.gateway.requests import BUSINESSES
 from tests.benchmarks.gateway.servers import ROOT, BenchError, Server, free_port, start
 
@@ -30,28 +33,29 @@ _SECRETS = {
 }
 _CANDIDATE_SHARE = 0.10
 _READY_S = 60.0
+_STREAMS = 4096
+"""May be with the engine at once: the limit is not what is measured."""
 
 
 def start_tuneloop(
-    folder: Path, stub_port: int, cores: tuple[int, ...], workers: int | None = None
+    folder: Path, stub_port: int, cores: tuple[int, ...], workers: int = 1, name: str = TUNELOOP
 ) -> tuple[Server, tuple[str, ...]]:
     """Start a gateway in a folder of its own; also returns the API key of each business.
 
     Args:
-        workers: processes on one port; None does not use that option.
+        workers: processes that share the port.
     """
-    name = "tuneloop" if workers is None else f"tuneloop-workers-{workers}"
     home = folder / name
     configs, state = home / "configs", home / "state"
-    port, admin_port = free_port(), free_port()
-    _write_configs(configs, stub_port, port, admin_port)
+    port, admin_ports = free_port(), _free_ports(workers)
+    section = {"port": port, "admin_port": admin_ports[0], "max_running": _STREAMS, "workers": workers}
+    _write_configs(configs, stub_port, {key: section[key] for key in section if key in GatewayConfig.model_fields})
     keys = _create_keys(state)
     command = [sys.executable, "-m", "pipeline.gateway", "--configs", str(configs), "--state-dir", str(state)]
-    if workers is not None:
-        command += ["--workers", str(workers)]
     server = start(name, port, command, folder, cores, _SECRETS)
     try:
-        _put_routes(server, admin_port, f"http://127.0.0.1:{stub_port}")
+        for admin_port in admin_ports:
+            _put_routes(server, admin_port, f"http://127.0.0.1:{stub_port}")
     except BaseException:
         server.stop()
         raise
@@ -60,9 +64,7 @@ def start_tuneloop(
 
 def has_workers() -> bool:
     """Whether this gateway can run as several processes on one port."""
-    command = [sys.executable, "-m", "pipeline.gateway", "--help"]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False).stdout
-    return "--workers" in said
+    return "workers" in GatewayConfig.model_fields
 
 
 def version() -> str:
@@ -84,15 +86,15 @@ def dropped_lines(server: Server) -> int:
 
 def empty_event_log(folder: Path) -> None:
     """Give the disk its space back between windows; a gateway goes on writing to the file that it has open."""
-    for segment in folder.glob("tuneloop*/state/events/segments/*.jsonl"):
+    for segment in folder.glob("*/state/events/segments/*.jsonl"):
         os.truncate(segment, 0)
 
 
-def _write_configs(configs: Path, stub_port: int, port: int, admin_port: int) -> None:
+def _write_configs(configs: Path, stub_port: int, gateway: dict[str, int]) -> None:
     (configs / "businesses").mkdir(parents=True)
     system = {
         "base_model": {"id": _BASE, "revision": "r", "path": "models/base"},
-        "gateway": {"port": port, "admin_port": admin_port},
+        "gateway": gateway,
         "controller": {"port": free_port()},  # nobody is there: routes are pushed below
         "engines": [{"name": "stub", "url": f"http://127.0.0.1:{stub_port}"}],
     }
@@ -100,6 +102,18 @@ def _write_configs(configs: Path, stub_port: int, port: int, admin_port: int) ->
     for key in BUSINESSES:
         business = {"business": key, "title": key, "language": "en", "report_language": "en", "timezone": "UTC"}
         (configs / "businesses" / f"{key}.yaml").write_text(yaml.safe_dump(business | {"nightly": "0 2 * * *"}))
+
+
+def _free_ports(count: int) -> range:
+    """Ports side by side: each worker has an admin port of its own."""
+    while True:
+        first = free_port()
+        try:
+            for port in range(first + 1, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return range(first, first + count)
 
 
 def _create_keys(state: Path) -> tuple[str, ...]:

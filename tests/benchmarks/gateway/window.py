@@ -43,12 +43,12 @@ class Window:
     def wrong(self) -> bool:
         """More than one answer in a thousand was bad: the figures say nothing."""
         bad = self.outcome.errors + self.outcome.broken
-        return bad > _WRONG_SHARE * (self.outcome.answers + bad) or self.outcome.answers == 0
+        return bad > _WRONG_SHARE * (self.outcome.answers + bad) or not (self.outcome.answers or self.outcome.events)
 
     @property
     def rps(self) -> float | None:
         """Good answers a second."""
-        return self.outcome.answers / self.outcome.seconds
+        return self.outcome.answers / self.outcome.seconds if self.outcome.answers else None
 
     @property
     def cpu_us(self) -> float | None:
