@@ -51,6 +51,15 @@ class BaseModelConfig(Record):
     """Folder in Hugging Face layout, relative to the working directory."""
 
 
+class TracingConfig(Record):
+    """Where OpenTelemetry spans go."""
+
+    endpoint: Url
+    """Of an OTLP/HTTP collector, such as http://127.0.0.1:4318."""
+    share: Share = 1.0
+    """Of the requests whose client has not decided by its own trace."""
+
+
 class GatewayConfig(Record):
     """The data plane."""
 
@@ -67,6 +76,7 @@ class GatewayConfig(Record):
     """Requests that may be with the engines at once, of all businesses and workers together."""
     queue_timeout_s: float = Field(10.0, gt=0)
     """How long a request waits for its turn before it is told to come again."""
+    tracing: TracingConfig | None = None
 
     @model_validator(mode="after")
     def _ports_fit(self) -> "GatewayConfig":
@@ -295,6 +305,8 @@ class Settings(BaseSettings):
     """Signs the links to reports."""
     engine_key: SecretStr = SecretStr("")
     """API key of the engines, if they were started with one."""
+    redis_url: SecretStr = SecretStr("")
+    """Of the Redis that gateways of several hosts share, such as redis://:password@host:6379/0; empty on one host."""
 
 
 SECRETS_FILE = "secrets.env"

@@ -1,6 +1,7 @@
 """Real servers for tests, each started at most once a run, on a free port, and only when a test asks for it."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import redis
 
 ROOT = Path(__file__).resolve().parent.parent
 LAUNCH = ROOT / "infra" / "launch"
@@ -176,6 +178,35 @@ def mlflow_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A stock Prefect server with an empty database."""
     yield from _stock_server("prefect.sh", "/api/health", tmp_path_factory.mktemp("prefect"))
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A stock Redis."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("no redis-server on this machine; install the package of that name")
+    port, folder = free_port(), tmp_path_factory.mktemp("redis")
+    command = ("redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "")
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        try:
+            yield f"redis://127.0.0.1:{port}/0"
+        finally:
+            server.terminate()
+
+
+@pytest.fixture
+def redis_url(redis_server: str) -> str:
+    """A Redis that answers and is empty."""
+    client = redis.Redis.from_url(redis_server)
+    deadline = time.monotonic() + _START_LIMIT_S
+    while True:
+        try:
+            client.flushall()
+            return redis_server
+        except redis.ConnectionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def _stock_server(script: str, ready: str, state: Path) -> Iterator[str]:

@@ -196,6 +196,7 @@ class RunningGateway:
     """Of business `sales`."""
     both_key: str
     state_dir: Path
+    worker: str
     database: Any
 
     @property
@@ -208,7 +209,7 @@ class RunningGateway:
 
     def generation(self) -> int:
         """Of the routes that are kept on disk."""
-        file = self.state_dir / "gateway" / "routes.json"
+        file = self.state_dir / "gateway" / self.worker / "routes.json"
         return Routes.model_validate_json(file.read_bytes()).generation if file.exists() else -1
 
     def interactions(self) -> list[Interaction]:
@@ -259,9 +260,10 @@ def gateway_config(directory: Path, engines: tuple[EngineConfig, ...], **section
     return Config(directory=directory, system=system, businesses=businesses)
 
 
-def settings() -> Settings:
+def settings(redis_url: str = "") -> Settings:
     """Secrets for tests."""
     return Settings(
+        redis_url=SecretStr(redis_url),
         user_salt=SecretStr("salt"),
         admin_key=SecretStr("admin-key"),
         webhook_secret=SecretStr("w"),
@@ -281,13 +283,13 @@ def free_socket() -> socket.socket:
 
 @asynccontextmanager
 async def running_gateway(
-    tmp_path: Path, *engines: str, worker: str = "w1", **section: Any
+    tmp_path: Path, *engines: str, worker: str = "w1", redis_url: str = "", **section: Any
 ) -> AsyncIterator[RunningGateway]:
     """A gateway before engines at these URLs."""
     configs = tuple(EngineConfig(name=f"e{number}", url=url) for number, url in enumerate(engines))
     config = gateway_config(tmp_path, configs, **section)
     state_dir = tmp_path / "state"
-    state_dir.mkdir(exist_ok=True)
+    state_dir.mkdir(parents=True, exist_ok=True)
     database = open_control(f"sqlite:///{state_dir / 'control.db'}")
     suffix = os.urandom(4).hex()
     keys = [
@@ -295,11 +297,11 @@ async def running_gateway(
         for name, businesses in (("a", ["support"]), ("b", ["sales"]), ("ab", ["support", "sales"]))
     ]
     data, admin = free_socket(), free_socket()
-    gateway = Gateway(config, settings(), state_dir, worker, database)
+    gateway = Gateway(config, settings(redis_url), state_dir, worker, database)
     await gateway.start(data, admin)
     urls = [f"http://127.0.0.1:{sock.getsockname()[1]}" for sock in (data, admin)]
     try:
-        yield RunningGateway(gateway, *urls, *keys, state_dir, database)
+        yield RunningGateway(gateway, *urls, *keys, state_dir, worker, database)
     finally:
         await gateway.stop()
         database.dispose()

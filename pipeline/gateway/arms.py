@@ -1,13 +1,14 @@
-"""Which arm each conversation was given, so that it keeps it: in memory, behind it the control database.
+"""Which arm each conversation was given, so that it keeps it: in memory, behind it a store that gateways share.
 
 Writing is behind (once a second, in a thread); reading is never on a request's way but for a conversation that memory
-had to let go. Gateways on one database learn each other's assignments within about a second; the first one stands.
+had to let go. Gateways on one store learn each other's assignments within about a second; the first one stands. The
+store is the control database, or a Redis when several hosts share (`pipeline.gateway.shared`).
 """
 
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Engine, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -34,15 +35,49 @@ class SessionArm:
     assigned_at: datetime
 
 
-class ArmStore:
-    """The table `session_arms`. All methods block: call them in a thread."""
+class ArmStore(Protocol):
+    """Where gateways keep their assignments. All methods block: call them in a thread."""
+
+    def exchange(
+        self, rows: list[SessionArm], cursor: str | None, now: datetime, limit: int
+    ) -> tuple[list[SessionArm], str]:
+        """Write our assignments (one that is there already stands) and read everyone's.
+
+        Args:
+            cursor: what the last call returned; None the first time.
+
+        Returns:
+            The newest `limit` living assignments since `cursor`, oldest first (some may be known already), and the
+            next cursor.
+        """
+
+    def find_living(self, business: str, session: str, now: datetime) -> SessionArm | None:
+        """The latest assignment of a conversation that is not over."""
+
+    def purge(self, before: datetime) -> None:
+        """Delete conversations that are over."""
+
+
+class DatabaseArmStore:
+    """The table `session_arms` of the control database."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
 
-    def add(self, rows: list[SessionArm]) -> None:
-        """Write assignments; one that is there already stands."""
+    def exchange(
+        self, rows: list[SessionArm], cursor: str | None, now: datetime, limit: int
+    ) -> tuple[list[SessionArm], str]:
+        """See `ArmStore`. The cursor is a time."""
+        if rows:
+            self._add(rows)
+        since = now - LIFE if cursor is None else datetime.fromisoformat(cursor) - _OVERLAP
+        query = select(session_arms).where(session_arms.c.assigned_at >= since)
+        with self._engine.connect() as connection:
+            known = connection.execute(query.order_by(session_arms.c.assigned_at.desc()).limit(limit)).all()
+        return [_from_row(row) for row in reversed(known)], now.isoformat()
+
+    def _add(self, rows: list[SessionArm]) -> None:
         values = [
             {
                 "business": row.business,
@@ -58,15 +93,8 @@ class ArmStore:
         with self._engine.begin() as connection:
             connection.execute(self._insert(session_arms).on_conflict_do_nothing(), values)
 
-    def since(self, moment: datetime, limit: int) -> list[SessionArm]:
-        """The newest `limit` assignments after `moment`, oldest first."""
-        query = select(session_arms).where(session_arms.c.assigned_at >= moment)
-        with self._engine.connect() as connection:
-            rows = connection.execute(query.order_by(session_arms.c.assigned_at.desc()).limit(limit)).all()
-        return [_from_row(row) for row in reversed(rows)]
-
     def find_living(self, business: str, session: str, now: datetime) -> SessionArm | None:
-        """The latest assignment of a conversation that is not over."""
+        """See `ArmStore`."""
         after = now - LIFE
         table = session_arms.c
         query = select(session_arms).where(
@@ -77,7 +105,7 @@ class ArmStore:
         return None if row is None else _from_row(row)
 
     def purge(self, before: datetime) -> None:
-        """Delete conversations that are over."""
+        """See `ArmStore`."""
         with self._engine.begin() as connection:
             connection.execute(delete(session_arms).where(session_arms.c.assigned_at < before))
 
@@ -91,7 +119,7 @@ class SessionArms:
         self._known: dict[tuple[str, str], SessionArm] = {}
         self._unwritten: list[SessionArm] = []
         self.overflowed = False
-        """Some conversation was let go: one that is not found may still stand in the database."""
+        """Some conversation was let go: one that is not found may still stand in the store."""
 
     def find(self, business: str, session: str, now: datetime) -> Assignment | None:
         """A living conversation's assignment."""
@@ -103,14 +131,14 @@ class SessionArms:
         return known.assignment
 
     def remember(self, arm: SessionArm) -> None:
-        """Note a new assignment; it is written by the next `sync`."""
+        """Note a new assignment; it is written by the next exchange."""
         self._keep(arm)
         self._unwritten.append(arm)
         if len(self._unwritten) > self.capacity:
             del self._unwritten[: self.capacity // 2]
 
     def learn(self, arm: SessionArm) -> None:
-        """Take an assignment from the database: it stands before our own."""
+        """Take an assignment from the store: it stands before our own."""
         self._keep(arm)
 
     def all(self, business: str) -> list[SessionArm]:
@@ -133,13 +161,6 @@ class SessionArms:
         if len(self._known) > self.capacity:
             del self._known[next(iter(self._known))]
             self.overflowed = True
-
-
-def exchange_rows(store: ArmStore, rows: list[SessionArm], since: datetime, limit: int) -> list[SessionArm]:
-    """Write ours and read everyone's since `since` (blocks)."""
-    if rows:
-        store.add(rows)
-    return store.since(since - _OVERLAP, limit)
 
 
 def _from_row(row: Any) -> SessionArm:

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-import time
 from datetime import UTC, datetime
 from time import perf_counter_ns
+from typing import TYPE_CHECKING
 
 from pipeline.gateway.answer import Answer
 from pipeline.gateway.arms import ArmStore, SessionArm, SessionArms
@@ -13,17 +13,21 @@ from pipeline.gateway.errors import Refused
 from pipeline.gateway.ids import Ids
 from pipeline.gateway.limits import Admission, too_many
 from pipeline.gateway.metrics import Metrics
-from pipeline.gateway.recorder import Recorder, Turn
+from pipeline.gateway.recorder import Recorder
 from pipeline.gateway.relay import Dispatch, Relay
 from pipeline.gateway.request import Asked, conversation_start, dispatch_body, read_request
 from pipeline.gateway.routes import RouteTable
 from pipeline.gateway.routing import Assignment, arm_now, assign, assignment_hash, target_of, user_group
 from pipeline.gateway.server import ClientGone, Exchange, Header
+from pipeline.gateway.turn import Line, Turn
 from pipeline.records import Arm, Route, StreamEnd
+
+if TYPE_CHECKING:  # OpenTelemetry is loaded only where it is configured
+    from pipeline.gateway.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
-_PASSED_ON = (b"traceparent", b"tracestate")
+_TRACED = (b"traceparent", b"tracestate")
 _HARD_ENDS = (StreamEnd.UPSTREAM_CUT, StreamEnd.ENGINE_ABORT, StreamEnd.TIMEOUT)
 
 
@@ -41,6 +45,8 @@ class Completions:
         relay: Relay,
         recorder: Recorder,
         metrics: Metrics,
+        tracing: "Tracing | None",
+        base_model: str,
         engine_key: str,
     ) -> None:
         self._ids = ids
@@ -52,6 +58,8 @@ class Completions:
         self._relay = relay
         self._recorder = recorder
         self._metrics = metrics
+        self._tracing = tracing
+        self._base_model = base_model
         self._cache_salts: dict[str, str] = {}
         headers: list[Header] = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
         if engine_key:
@@ -77,7 +85,7 @@ class Completions:
         answer = Answer()
         try:
             turn = await self._begin(exchange, asked, business, route, key, arrived)
-            answer = await self._answer(exchange, turn, self._dispatch(exchange, asked, turn, path))
+            answer = await self._answer(exchange, asked, turn, path)
         finally:
             self._admission.leave(business, answer.tokens, perf_counter_ns() / 1e9)
 
@@ -99,13 +107,21 @@ class Completions:
                 raise too_many(business, "queue_timeout", message, self._queue_timeout_s) from error
             raise
 
-    async def _answer(self, exchange: Exchange, turn: Turn, dispatch: Dispatch) -> Answer:
+    async def _answer(self, exchange: Exchange, asked: Asked, turn: Turn, path: str) -> Answer:
+        line = turn.line
         own: tuple[Header, ...] = (
-            (b"x-interaction-id", turn.interaction_id.encode()),
-            (b"x-model-version", turn.target.model.encode()),
-            (b"x-arm", turn.arm.value.encode()),
+            (b"x-interaction-id", line.interaction_id.encode()),
+            (b"x-model-version", line.model_version.encode()),
+            (b"x-arm", line.arm.encode()),
         )
-        stats = self._metrics.arm(turn.business, turn.arm, turn.target.model)
+        tracing, span = self._tracing, None
+        if tracing:
+            span = tracing.begin(exchange.headers, turn, path, stream=asked.stream)
+            traced = tracing.passed_on(span)
+        else:
+            traced = tuple([(name, exchange.headers[name]) for name in _TRACED if name in exchange.headers])
+        dispatch = self._dispatch(asked, line, path, traced)
+        stats = self._metrics.arm(line.business, line.arm, line.model_version)
         stats.in_flight += 1
         end = StreamEnd.UPSTREAM_CUT  # should the gateway itself have to stop
         try:
@@ -113,15 +129,17 @@ class Completions:
         finally:
             stats.in_flight -= 1
             judged, answer = self._recorder.record(turn, end, stats, perf_counter_ns())
-            if turn.arm is Arm.CANDIDATE:
-                self._watch(turn, judged, answer)
+            if line.arm is Arm.CANDIDATE:
+                self._watch(line, judged, answer)
+            if tracing and span:
+                tracing.end(span, turn, judged, answer)
         return answer
 
     async def _begin(
         self, exchange: Exchange, asked: Asked, business: str, route: Route, key: ApiKey, arrived: int
     ) -> Turn:
         headers = exchange.headers
-        now = time.time()
+        now = datetime.now(UTC)
         user = _header_text(headers, b"x-user-id") or asked.user
         session_id = _header_text(headers, b"x-session-id")
         if session_id:
@@ -129,39 +147,37 @@ class Completions:
         else:
             session = self._ids.session(business, "derived", key.key_hash, user or "", *conversation_start(asked))
         user_key = self._ids.user_key(business, user) if user else None
-        assignment = await self._assignment(business, session, route, user_key, now)
+        position = assignment_hash(route.salt, user_key or session)
+        assignment = self._arms.find(business, session, now)
+        if assignment is None and self._arms.overflowed:
+            assignment = await self._look_up(business, session, now)
+        if assignment is None:
+            assignment = assign(route, position)
+            self._arms.remember(SessionArm(business, session, assignment, user_key is not None, now))
+        elif assignment.salt != route.salt:
+            position = assignment_hash(assignment.salt, user_key or session)
         barred = route.candidate is not None and self._table.guard.is_barred(business, route.candidate.model)
         arm = arm_now(assignment, route, candidate_barred=barred)
-        return Turn(
+        target = target_of(route, arm)
+        line = Line(
             interaction_id=self._ids.new_interaction(business),
             business=business,
             session=session,
             session_known=bool(session_id or user),
             user_key=user_key,
-            user_group=user_group(assignment_hash(assignment.salt, user_key or session)),
-            assignment=assignment,
+            user_group=user_group(position),
             arm=arm,
-            target=target_of(route, arm),
-            fields=asked.fields,
+            share=assignment.share,
+            rollout_salt=assignment.salt,
+            model_version=target.model,
+            adapter=None if target.version is None else target.model,
+            base_model=self._base_model,
+            request=asked.fields,
             client=_header_text(headers, b"user-agent")[:200],
             regenerates=_header_text(headers, b"x-regenerates")[:64] or None,
             started_at=now,
-            arrived=arrived,
         )
-
-    async def _assignment(
-        self, business: str, session: str, route: Route, user_key: str | None, now: float
-    ) -> Assignment:
-        """The conversation's assignment, made now if it is seen for the first time."""
-        moment = datetime.fromtimestamp(now, UTC)
-        found = self._arms.find(business, session, moment)
-        if found is None and self._arms.overflowed:
-            found = await self._look_up(business, session, moment)
-        if found is not None:
-            return found
-        made = assign(route, assignment_hash(route.salt, user_key or session))
-        self._arms.remember(SessionArm(business, session, made, user_key is not None, moment))
-        return made
+        return Turn(line, target, arrived)
 
     async def _look_up(self, business: str, session: str, now: datetime) -> Assignment | None:
         try:
@@ -174,26 +190,25 @@ class Completions:
         self._arms.learn(row)
         return row.assignment
 
-    def _dispatch(self, exchange: Exchange, asked: Asked, turn: Turn, path: str) -> Dispatch:
-        salt = self._cache_salts.get(turn.business)
+    def _dispatch(self, asked: Asked, line: Line, path: str, traced: tuple[Header, ...]) -> Dispatch:
+        salt = self._cache_salts.get(line.business)
         if salt is None:
-            salt = self._cache_salts[turn.business] = self._ids.cache_salt(turn.business)
-        passed = tuple((name, exchange.headers[name]) for name in _PASSED_ON if name in exchange.headers)
+            salt = self._cache_salts[line.business] = self._ids.cache_salt(line.business)
         return Dispatch(
             path=path,
-            headers=(*self._engine_headers, (b"x-request-id", turn.interaction_id.encode()), *passed),
-            body=dispatch_body(asked, turn.target.model, salt),
+            headers=(*self._engine_headers, (b"x-request-id", line.interaction_id.encode()), *traced),
+            body=dispatch_body(asked, line.model_version, salt),
             hide_usage=asked.hide_usage,
-            affinity=int(turn.session[:8], 16),
+            affinity=int(line.session[:8], 16),
         )
 
-    def _watch(self, turn: Turn, end: StreamEnd, answer: Answer) -> None:
+    def _watch(self, line: Line, end: StreamEnd, answer: Answer) -> None:
         """Tell the guard about a candidate's hard failure."""
         empty = end is StreamEnd.COMPLETE and not answer.has_token
-        engine_error = end is StreamEnd.UPSTREAM_ERROR and (turn.status >= 500 or turn.status in (200, 404))
+        engine_error = end is StreamEnd.UPSTREAM_ERROR and (line.status >= 500 or line.status in (200, 404))
         if not (empty or engine_error or end in _HARD_ENDS):
             return
-        trip = self._table.guard.failed(turn.business, turn.target.model, datetime.now(UTC))
+        trip = self._table.guard.failed(line.business, line.model_version, datetime.now(UTC))
         if trip is not None:
             self._metrics.trips += 1
             log.error("candidate %s stopped: %d hard failures in a burst", trip.model, trip.failures)

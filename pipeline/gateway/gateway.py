@@ -5,14 +5,15 @@ import logging
 import socket
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
-from pipeline.config import Config, Settings
+from pipeline.config import Config, GatewayConfig, Settings
 from pipeline.events.segment import SegmentLog, SegmentWriter
 from pipeline.gateway.admin import AdminApi
 from pipeline.gateway.app import DataApi
-from pipeline.gateway.arms import ArmStore, SessionArms
+from pipeline.gateway.arms import DatabaseArmStore, SessionArms
 from pipeline.gateway.auth import KeyRing
 from pipeline.gateway.completions import Completions
 from pipeline.gateway.ids import Ids
@@ -29,13 +30,19 @@ from pipeline.gateway.tasks import (
     KEYS_EVERY_S,
     PURGE_EVERY_S,
     ROUTES_EVERY_S,
+    USAGE_EVERY_S,
     ArmSync,
+    UsageSync,
     follow_keys,
     poll_routes,
     repeat,
     utc_now,
 )
 from pipeline.gateway.upstream import Engines, Timeouts
+
+if TYPE_CHECKING:  # OpenTelemetry and Redis are loaded only where they are configured
+    from pipeline.gateway.shared import Shared
+    from pipeline.gateway.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +64,7 @@ class Gateway:
         self._database = database
         self._controller = f"http://{config.system.controller.host}:{config.system.controller.port}"
         self._admin_key = settings.admin_key.get_secret_value()
-        self._table = RouteTable(config, state_dir / "gateway")
+        self._table = RouteTable(config, state_dir / "gateway" / worker)
         self._writer = SegmentWriter(SegmentLog(state_dir / "events" / "segments", worker))
         self._engines = Engines(
             Timeouts(
@@ -70,14 +77,18 @@ class Gateway:
         metrics = Metrics()
         ids = Ids(settings.user_salt.get_secret_value())
         arms = SessionArms()
-        store = ArmStore(database)
+        shared = _shared(settings)
+        store = shared.arms if shared else DatabaseArmStore(database)
         self._arm_sync = ArmSync(arms, store, utc_now)
         admission = Admission(
             {key: business.limits for key, business in config.businesses.items()},
             section.max_running,
-            1.0 / section.workers,
             time.perf_counter(),
+            share=1.0 / section.workers,
+            rate_share=1.0 if shared else 1.0 / section.workers,
         )
+        self._usage_sync = UsageSync(admission, shared.usage, time.perf_counter) if shared else None
+        self._tracing = _tracing(section, worker)
         completions = Completions(
             ids=ids,
             table=self._table,
@@ -86,8 +97,10 @@ class Gateway:
             admission=admission,
             queue_timeout_s=section.queue_timeout_s,
             relay=Relay(self._engines, metrics),
-            recorder=Recorder(self._writer, metrics, config.system.base_model.id),
+            recorder=Recorder(self._writer, metrics),
             metrics=metrics,
+            tracing=self._tracing,
+            base_model=config.system.base_model.id,
             engine_key=settings.engine_key.get_secret_value(),
         )
         inbox = Inbox(self._keys, self._writer, self._table, ids, metrics, utc_now)
@@ -101,8 +114,11 @@ class Gateway:
     async def start(self, data_socket: socket.socket, admin_socket: socket.socket) -> None:
         """Read keys and arms, then serve."""
         await follow_keys(self._keys, self._database)
-        await self._arm_sync.once()
-        steps = (
+        try:
+            await self._arm_sync.once()
+        except Exception as error:  # the hash gives the same arm in all but a step-up's first moments
+            log.warning("session arms: %s; served on with the hash", type(error).__name__)
+        steps = [
             (KEYS_EVERY_S, "API keys", lambda: follow_keys(self._keys, self._database)),
             (ARMS_EVERY_S, "session arms", self._arm_sync.once),
             (PURGE_EVERY_S, "old session arms", self._arm_sync.purge),
@@ -111,7 +127,9 @@ class Gateway:
                 "routes",
                 lambda: poll_routes(self._table, self._engines, self._controller, self._admin_key),
             ),
-        )
+        ]
+        if self._usage_sync:
+            steps.append((USAGE_EVERY_S, "shared limits", self._usage_sync.once))
         self._tasks = [asyncio.create_task(repeat(every_s, what, step)) for every_s, what, step in steps]
         await self._admin_server.listen(admin_socket)
         await self._data_server.listen(data_socket)
@@ -132,6 +150,25 @@ class Gateway:
         except Exception as error:
             log.warning("session arms not written: %s", type(error).__name__)
         self._engines.close()
+        if self._tracing:
+            await asyncio.to_thread(self._tracing.close)
         lost = await self._writer.close()
         if lost:
             log.error("%d lines of the event log could not be written", lost)
+
+
+def _shared(settings: Settings) -> "Shared | None":
+    url = settings.redis_url.get_secret_value()
+    if not url:
+        return None
+    from pipeline.gateway.shared import Shared
+
+    return Shared(url)
+
+
+def _tracing(section: GatewayConfig, worker: str) -> "Tracing | None":
+    if section.tracing is None:
+        return None
+    from pipeline.gateway.tracing import Tracing
+
+    return Tracing(section.tracing, worker)

@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import msgspec
+
 _TAG_BITS = 30
 _TAG_MASK = (1 << _TAG_BITS) - 1
 _VARIANT = 0b10 << 62
 _VERSION = 7 << 76
+_ENCODE = msgspec.json.Encoder().encode
 _FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.ASCII)
 
 
@@ -66,9 +69,8 @@ class Ids:
         return int.from_bytes(digest, "big") & _TAG_MASK
 
     def _hash(self, purpose: bytes, *parts: str) -> str:
-        # With lengths, so that ("ab", "c") and ("a", "bc") differ.
-        text = "".join([f"{len(part)}:{part}" for part in parts]).encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(text, digest_size=16, key=self._key, person=purpose).hexdigest()
+        # As a JSON list, so that ("ab", "c") and ("a", "bc") differ.
+        return hashlib.blake2b(_ENCODE(parts), digest_size=16, key=self._key, person=purpose).hexdigest()
 
     def _random(self) -> int:
         """32 random bits; the system is asked for many at once."""

@@ -10,6 +10,7 @@ import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pipeline.config import LimitsConfig, Priority
 from pipeline.gateway.errors import Refused
@@ -48,6 +49,27 @@ class Bucket:
             self._at = now
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What counts against the rates of a business."""
+
+    requests: int = 0
+    tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(self.requests + other.requests, self.tokens + other.tokens)
+
+    def __sub__(self, other: "Usage") -> "Usage":
+        return Usage(self.requests - other.requests, self.tokens - other.tokens)
+
+
+class UsageStore(Protocol):
+    """Where gateways of several hosts add up what each business used."""
+
+    def add(self, used: Mapping[str, Usage]) -> dict[str, Usage]:
+        """Add ours and return the totals of all businesses that ever used anything (blocks)."""
+
+
 @dataclass(slots=True)
 class _Business:
     most_running: float
@@ -55,6 +77,8 @@ class _Business:
     stride: float
     requests: Bucket | None
     tokens: Bucket | None
+    used_requests: int = 0
+    used_tokens: int = 0
     running: int = 0
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
     turn: float = 0.0
@@ -66,16 +90,19 @@ class Admission:
 
     Args:
         most: requests that may run at once, of all businesses together.
-        share: of each limit that is this process's own, in (0, 1]: several workers on one host divide them.
+        share: of what may run and wait that is this process's own, in (0, 1]: several workers divide it.
+        rate_share: the same of the rates; 1 where gateways tell each other what was used (`take_used`, `charge`).
         now: seconds of the monotonic clock that `enter` and `leave` are given too.
     """
 
-    def __init__(self, businesses: Mapping[str, LimitsConfig], most: int, share: float, now: float) -> None:
+    def __init__(
+        self, businesses: Mapping[str, LimitsConfig], most: int, now: float, *, share: float, rate_share: float
+    ) -> None:
         self._most = math.ceil(most * share)
         self._running = 0
         self._now = 0.0
         """Virtual time: the turn of the request that started last."""
-        self._businesses = {key: _business(limits, share, now) for key, limits in businesses.items()}
+        self._businesses = {key: _business(limits, share, rate_share, now) for key, limits in businesses.items()}
         self._queues: set[str] = set()
         """Businesses with requests that wait."""
 
@@ -104,7 +131,8 @@ class Admission:
             message = f"{one.running} requests run and its queue is full"
             raise too_many(business, "concurrent", message, 1.0)
         if one.requests is not None:
-            one.requests.take(1.0, now)
+            one.requests.take(1, now)
+            one.used_requests += 1
         return waiter
 
     def leave(self, business: str, tokens: int, now: float) -> None:
@@ -120,6 +148,7 @@ class Admission:
         self._running -= 1
         if one.tokens is not None and tokens:
             one.tokens.take(tokens, now)
+            one.used_tokens += tokens
         if self._queues:
             self._start_waiting()
 
@@ -133,6 +162,23 @@ class Admission:
             one.waiting.remove(waiter)
         if not one.waiting:
             self._queues.discard(business)
+
+    def take_used(self) -> dict[str, Usage]:
+        """What was used here since the last call, of businesses that have a rate."""
+        used = {}
+        for key, one in self._businesses.items():
+            if one.used_requests or one.used_tokens:
+                used[key] = Usage(one.used_requests, one.used_tokens)
+                one.used_requests = one.used_tokens = 0
+        return used
+
+    def charge(self, business: str, used: Usage, now: float) -> None:
+        """Count what was used elsewhere."""
+        one = self._businesses.get(business)
+        if one is not None and one.requests is not None:
+            one.requests.take(used.requests, now)
+        if one is not None and one.tokens is not None:
+            one.tokens.take(used.tokens, now)
 
     def waiting(self) -> dict[str, int]:
         """Requests that wait, by business."""
@@ -169,9 +215,9 @@ def too_many(business: str, code: str, message: str, wait_s: float) -> Refused:
     return refused
 
 
-def _business(limits: LimitsConfig, share: float, now: float) -> _Business:
+def _business(limits: LimitsConfig, share: float, rate_share: float, now: float) -> _Business:
     def bucket(per_minute: float | None) -> Bucket | None:
-        return None if per_minute is None else Bucket(per_minute * share, now)
+        return None if per_minute is None else Bucket(per_minute * rate_share, now)
 
     return _Business(
         most_running=math.inf if limits.concurrent is None else math.ceil(limits.concurrent * share),

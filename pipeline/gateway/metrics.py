@@ -5,7 +5,7 @@ request at about a microsecond. Label sets are bounded: businesses come from the
 models only the latest few are kept.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 
@@ -16,40 +16,55 @@ from prometheus_client.registry import Collector
 from pipeline.records import StreamEnd
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_BOUNDS_NS = tuple(int(bound * 1e9) for bound in _SECONDS)
+_SORTED_AT_ONCE = 1000
 _MODELS_KEPT = 8
 _LABELS = ("business", "arm", "model_version")
 
 
 class Histogram:
-    """Counts by upper bound, in seconds."""
+    """Counts by upper bound. A request only leaves its value; a thousand of them are sorted in at once."""
 
-    __slots__ = ("counts", "total")
+    __slots__ = ("_counts", "_new", "_total_ns")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(_SECONDS) + 1)
-        self.total = 0.0
+        self._counts = [0] * (len(_SECONDS) + 1)
+        self._total_ns = 0
+        self._new: list[int] = []
 
-    def observe(self, seconds: float) -> None:
+    def observe(self, ns: int) -> None:
         """Add one value."""
-        self.counts[bisect_left(_SECONDS, seconds)] += 1
-        self.total += seconds
+        self._new.append(ns)
+        if len(self._new) >= _SORTED_AT_ONCE:
+            self._sort_in()
 
-    def observe_all(self, sorted_ns: list[int]) -> None:
-        """Add many values, given in nanoseconds and in rising order."""
+    def observe_sorted(self, values: list[int]) -> None:
+        """Add many values, in rising order."""
         start = 0
-        for index, bound in enumerate(_SECONDS):
-            if start == len(sorted_ns):
+        for index, bound in enumerate(_BOUNDS_NS):
+            if start == len(values):
                 break
-            end = bisect_right(sorted_ns, bound * 1e9, start)
-            self.counts[index] += end - start
+            end = bisect_right(values, bound, start)
+            self._counts[index] += end - start
             start = end
-        self.counts[-1] += len(sorted_ns) - start
-        self.total += sum(sorted_ns) / 1e9
+        self._counts[-1] += len(values) - start
+        self._total_ns += sum(values)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulated, as Prometheus wants them."""
+        """Cumulated, by upper bound in seconds, as Prometheus wants them."""
+        self._sort_in()
         bounds = [*(str(bound) for bound in _SECONDS), "+Inf"]
-        return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
+        return list(zip(bounds, map(float, accumulate(self._counts)), strict=True))
+
+    def total(self) -> float:
+        """Sum of all values in seconds."""
+        self._sort_in()
+        return self._total_ns / 1e9
+
+    def _sort_in(self) -> None:
+        new, self._new = self._new, []
+        new.sort()
+        self.observe_sorted(new)
 
 
 class ArmStats:
@@ -156,8 +171,8 @@ class Metrics(Collector):
             tokens_in.add_metric(labels, stats.tokens_in)
             tokens_out.add_metric(labels, stats.tokens_out)
             in_flight.add_metric(labels, stats.in_flight)
-            queue.add_metric(labels, stats.queue.buckets(), stats.queue.total)
-            ttft.add_metric(labels, stats.ttft.buckets(), stats.ttft.total)
-            gap.add_metric(labels, stats.gap.buckets(), stats.gap.total)
-            total.add_metric(labels, stats.total.buckets(), stats.total.total)
+            queue.add_metric(labels, stats.queue.buckets(), stats.queue.total())
+            ttft.add_metric(labels, stats.ttft.buckets(), stats.ttft.total())
+            gap.add_metric(labels, stats.gap.buckets(), stats.gap.total())
+            total.add_metric(labels, stats.total.buckets(), stats.total.total())
         yield from (ends, requests, tokens_in, tokens_out, in_flight, queue, ttft, gap, total)

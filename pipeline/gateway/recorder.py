@@ -3,10 +3,7 @@
 import hashlib
 import json
 import logging
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -16,61 +13,24 @@ from pipeline.events.segment import SegmentWriter
 from pipeline.gateway.answer import Answer, read_json_answer, read_stream
 from pipeline.gateway.metrics import ArmStats, Metrics
 from pipeline.gateway.request import replace_surrogates
-from pipeline.gateway.routing import Assignment
-from pipeline.records import Arm, Interaction, StreamEnd, Target
+from pipeline.gateway.turn import Line, TimingsLine, Turn
+from pipeline.records import Interaction, StreamEnd
 
 log = logging.getLogger(__name__)
 
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""Of an answer's body kept for the log; what comes behind is relayed all the same."""
 _NOT_LOGGED = ("user", "cache_salt")
 """`user` is personal and stands in the log as `user_key`; the cache salt is ours."""
+_PROMPT = ("messages", "prompt", "tools")
 _ENCODE = msgspec.json.Encoder().encode
 _MANY_BRACKETS = 150
-_PROMPT = ("messages", "prompt", "tools")
-
-
-@dataclass(slots=True)
-class Turn:
-    """What is known of one request while it is served. Times are `perf_counter_ns`."""
-
-    interaction_id: str
-    business: str
-    session: str
-    session_known: bool
-    user_key: str | None
-    user_group: str
-    assignment: Assignment
-    arm: Arm
-    target: Target
-    fields: dict[str, Raw]
-    client: str
-    regenerates: str | None
-    started_at: float
-    """Seconds since the epoch."""
-    arrived: int
-    sent: int = 0
-    status: int = 0
-    is_stream: bool = False
-    pieces: list[bytes] = field(default_factory=list)
-    piece_times: list[int] = field(default_factory=list)
-    size: int = 0
-
-    def take(self, piece: bytes, now: int) -> None:
-        """Note a piece of the answer's body."""
-        self.piece_times.append(now)
-        self.size += len(piece)
-        if self.size <= MAX_ANSWER_BYTES:
-            self.pieces.append(piece)
 
 
 class Recorder:
     """Writes turns to the event log and counts them."""
 
-    def __init__(self, writer: SegmentWriter, metrics: Metrics, base_model: str) -> None:
+    def __init__(self, writer: SegmentWriter, metrics: Metrics) -> None:
         self._writer = writer
         self._metrics = metrics
-        self._base_model = base_model
 
     def record(self, turn: Turn, transport_end: StreamEnd, stats: ArmStats, now: int) -> tuple[StreamEnd, Answer]:
         """Log a turn that has ended; returns how it ended and what the user got.
@@ -79,95 +39,21 @@ class Recorder:
             transport_end: as far as the connections tell; the answer's bytes may tell more.
             now: `perf_counter_ns`.
         """
-        end, answer = transport_end, Answer()
+        end, answer, line = transport_end, Answer(), turn.line
         try:
             body = turn.pieces[0] if len(turn.pieces) == 1 else b"".join(turn.pieces)
             answer = read_stream(body) if turn.is_stream else read_json_answer(body)
-            end = judge_end(transport_end, turn.status, answer, is_stream=turn.is_stream)
-            timings = _timings(turn, now, stats)
-            self._writer.append(b'{"interaction":%b}' % self._line(turn, end, answer, timings))
+            end = judge_end(transport_end, line.status, answer, is_stream=turn.is_stream)
+            _complete(turn, end, answer, now, stats)
+            self._writer.append(b'{"interaction":%b}' % encode_line(line))
         except Exception as error:  # whatever it is, the chat was served and must stay so
             self._metrics.record_failures += 1
-            log.error("interaction %s not recorded: %s", turn.interaction_id, type(error).__name__)
+            log.error("interaction %s not recorded: %s", line.interaction_id, type(error).__name__)
         stats.ends[end] += 1
-        stats.statuses[turn.status] = stats.statuses.get(turn.status, 0) + 1
+        stats.statuses[line.status] = stats.statuses.get(line.status, 0) + 1
         stats.tokens_in += answer.prompt_tokens or 0
         stats.tokens_out += answer.completion_tokens or 0
         return end, answer
-
-    def _line(self, turn: Turn, end: StreamEnd, answer: Answer, timings: "_Timings") -> bytes:
-        logged = {name: value for name, value in turn.fields.items() if name not in _NOT_LOGGED}
-        usage = None
-        if answer.prompt_tokens is not None:
-            usage = {"prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens}
-        model = turn.target.model
-        line = _Line(
-            interaction_id=turn.interaction_id,
-            business=turn.business,
-            session=turn.session,
-            session_known=turn.session_known,
-            user_key=turn.user_key,
-            user_group=turn.user_group,
-            arm=turn.arm,
-            share=turn.assignment.share,
-            rollout_salt=turn.assignment.salt,
-            model_version=model,
-            adapter=None if turn.target.version is None else model,
-            base_model=self._base_model,
-            prompt_hash=prompt_hash(turn.fields),
-            request=logged,
-            choices=answer.choices,
-            usage=usage,
-            timings=timings,
-            status=turn.status,
-            stream_end=end,
-            client=turn.client,
-            regenerates=turn.regenerates,
-            started_at=datetime.fromtimestamp(turn.started_at, UTC),
-        )
-        encoded = _encode(line)
-        if encoded.count(b"[") + encoded.count(b"{") > _MANY_BRACKETS:
-            encoded = _checked(encoded, line)
-        return encoded
-
-
-class _Timings(msgspec.Struct, omit_defaults=True):
-    """A `Timings` on its way to the log."""
-
-    queue_ms: float
-    total_ms: float
-    ttft_ms: float | None = None
-    gap_p50_ms: float | None = None
-    gap_p99_ms: float | None = None
-    gap_max_ms: float | None = None
-
-
-class _Line(msgspec.Struct):
-    """An `Interaction` on its way to the log: a pydantic model costs ten times as much, and what the client and the
-    engine wrote goes in as it came."""
-
-    interaction_id: str
-    business: str
-    session: str
-    session_known: bool
-    user_key: str | None
-    user_group: str
-    arm: str
-    share: float
-    rollout_salt: str
-    model_version: str
-    adapter: str | None
-    base_model: str
-    prompt_hash: str
-    request: Any
-    choices: list[dict[str, Any]]
-    usage: dict[str, int | None] | None
-    timings: _Timings
-    status: int
-    stream_end: str
-    client: str
-    regenerates: str | None
-    started_at: datetime
 
 
 def judge_end(transport: StreamEnd, status: int, answer: Answer, *, is_stream: bool) -> StreamEnd:
@@ -186,27 +72,43 @@ def judge_end(transport: StreamEnd, status: int, answer: Answer, *, is_stream: b
 def prompt_hash(fields: dict[str, Raw]) -> str:
     """SHA-256 over the JSON text of messages and tools (of prompt and tools, for `/v1/completions`) as it was sent:
     the same client writes the same question in the same bytes."""
-    digest = hashlib.sha256()
-    for name in _PROMPT:
-        value = fields.get(name)
-        if value is not None:
-            digest.update(b"%b:%d:" % (name.encode(), len(bytes(value))))
-            digest.update(value)
-    return digest.hexdigest()
+    return hashlib.sha256(b"\0".join([fields[name] for name in _PROMPT if name in fields])).hexdigest()
 
 
-def _timings(turn: Turn, now: int, stats: ArmStats) -> _Timings:
-    times = turn.piece_times
-    sent = turn.sent or now
-    timings = _Timings(_ms(sent - turn.arrived), _ms(now - turn.arrived))
-    stats.queue.observe((sent - turn.arrived) / 1e9)
-    stats.total.observe((now - turn.arrived) / 1e9)
+def encode_line(line: Line) -> bytes:
+    """The line's JSON, such that every reader of the log can take it."""
+    encoded = _encode(line)
+    if encoded.count(b"[") + encoded.count(b"{") > _MANY_BRACKETS:
+        encoded = _checked(encoded, line)
+    return encoded
+
+
+def _complete(turn: Turn, end: StreamEnd, answer: Answer, now: int, stats: ArmStats) -> None:
+    """Fill in what is known at the end."""
+    line = turn.line
+    fields: dict[str, Raw] = line.request
+    line.prompt_hash = prompt_hash(fields)
+    line.request = {name: value for name, value in fields.items() if name not in _NOT_LOGGED}
+    line.choices = answer.choices
+    if answer.prompt_tokens is not None:
+        line.usage = {"prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens}
+    line.timings = _timings(turn, now, stats)
+    line.stream_end = end
+
+
+def _timings(turn: Turn, now: int, stats: ArmStats) -> TimingsLine:
+    arrived, times = turn.arrived, turn.piece_times
+    queue, total = (turn.sent or now) - arrived, now - arrived
+    stats.queue.observe(queue)
+    stats.total.observe(total)
+    timings = TimingsLine(_ms(queue), _ms(total))
     if times:
-        timings.ttft_ms = _ms(times[0] - turn.arrived)
-        stats.ttft.observe((times[0] - turn.arrived) / 1e9)
+        first = times[0] - arrived
+        stats.ttft.observe(first)
+        timings.ttft_ms = _ms(first)
     if turn.is_stream and len(times) > 1:
         gaps = sorted([later - earlier for earlier, later in pairwise(times)])
-        stats.gap.observe_all(gaps)
+        stats.gap.observe_sorted(gaps)
         last = len(gaps) - 1
         timings.gap_p50_ms = _ms(gaps[round(last * 0.5)])
         timings.gap_p99_ms = _ms(gaps[round(last * 0.99)])
@@ -215,10 +117,11 @@ def _timings(turn: Turn, now: int, stats: ArmStats) -> _Timings:
 
 
 def _ms(ns: int) -> float:
-    return round(ns / 1e6, 3)
+    """In milliseconds, to the microsecond."""
+    return ns // 1000 / 1000
 
 
-def _encode(line: _Line) -> bytes:
+def _encode(line: Line) -> bytes:
     try:
         return _ENCODE(line)
     except UnicodeEncodeError:
@@ -227,7 +130,7 @@ def _encode(line: _Line) -> bytes:
         return replace_surrogates(text).encode()
 
 
-def _checked(encoded: bytes, line: _Line) -> bytes:
+def _checked(encoded: bytes, line: Line) -> bytes:
     """A line that is unlike most must not stop a reader: what is no `Interaction` is logged without its contents."""
     try:
         Interaction.model_validate_json(encoded)

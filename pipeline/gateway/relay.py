@@ -9,10 +9,10 @@ from time import perf_counter_ns
 
 from pipeline.gateway.errors import JSON, error_body
 from pipeline.gateway.metrics import Metrics
-from pipeline.gateway.recorder import Turn
 from pipeline.gateway.routing import pick_replica
 from pipeline.gateway.server import ClientGone, Exchange, Header
 from pipeline.gateway.sse import UsageFilter
+from pipeline.gateway.turn import Turn
 from pipeline.gateway.upstream import Aborted, Call, Cut, Engines, Expired, Unreachable, UpstreamError
 from pipeline.records import StreamEnd
 
@@ -93,7 +93,7 @@ class Relay:
 async def _send_answer(
     exchange: Exchange, turn: Turn, call: Call, first: bytes, dispatch: Dispatch, own: tuple[Header, ...]
 ) -> StreamEnd:
-    turn.status = call.status
+    turn.line.status = call.status
     headers = [header for header in call.headers if header[0] not in _NOT_RELAYED]
     length: int | None = None
     for name, value in call.headers:
@@ -105,17 +105,21 @@ async def _send_answer(
     exchange.start(call.status, (*headers, *own), None if usage_filter else length)
     piece = first
     try:
-        while piece:
-            turn.take(piece, perf_counter_ns())
-            await exchange.write(usage_filter.feed(piece) if usage_filter else piece)
+        while True:
+            if piece:
+                turn.take(piece, perf_counter_ns())
+            if usage_filter:
+                piece = usage_filter.feed(piece)
+            if call.done:  # so the last piece and the end go out in one packet
+                exchange.finish(piece + usage_filter.rest() if usage_filter else piece)
+                return StreamEnd.COMPLETE
+            await exchange.write(piece)
             piece = await call.read()
     except (Cut, Expired) as error:
         if usage_filter:
             await exchange.write(usage_filter.rest())
         exchange.cut()
         return StreamEnd.TIMEOUT if isinstance(error, Expired) else StreamEnd.UPSTREAM_CUT
-    exchange.finish(usage_filter.rest() if usage_filter else b"")
-    return StreamEnd.COMPLETE
 
 
 def _report(exchange: Exchange, turn: Turn, own: tuple[Header, ...], error: UpstreamError) -> StreamEnd:
@@ -132,6 +136,6 @@ def _report(exchange: Exchange, turn: Turn, own: tuple[Header, ...], error: Upst
 
 
 def _fail(exchange: Exchange, turn: Turn, own: tuple[Header, ...], status: int, code: str, message: str) -> StreamEnd:
-    turn.status = status
+    turn.line.status = status
     exchange.respond(status, (JSON, *own), error_body(status, code, message))
     return StreamEnd.UPSTREAM_ERROR

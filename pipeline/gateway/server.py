@@ -6,6 +6,7 @@ has left, a limit on header bytes, and time limits on slow senders and slow read
 """
 
 import asyncio
+import contextlib
 import http
 import logging
 import socket
@@ -65,9 +66,9 @@ class Exchange:
         self.gone = False
         self.started = False
         self.chunked = False
-        self._on_gone: Callable[[], None] | None = None
+        self._on_gone: Callable[[], object] | None = None
 
-    def when_gone(self, callback: Callable[[], None] | None) -> None:
+    def when_gone(self, callback: Callable[[], object] | None) -> None:
         """Call back when the client leaves (at once if it has); replaces an earlier callback."""
         self._on_gone = callback
         if self.gone and callback is not None:
@@ -150,7 +151,9 @@ class Server:
         self.handler = handler
         self.limits = limits
         self.connections: set[_Connection] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.active = 0
+        """Requests whose handler runs."""
+        self._quiet = asyncio.Event()
         self.draining = False
         self.loop = asyncio.get_running_loop()
         self._listener: asyncio.Server | None = None
@@ -168,16 +171,20 @@ class Server:
             self._listener.close()
         for connection in tuple(self.connections):
             connection.close_if_idle()
-        if self.tasks:
-            await asyncio.wait(self.tasks, timeout=timeout_s)
-        cut = len(self.tasks)
+        await self._all_answered(timeout_s)
+        cut = self.active
         for connection in tuple(self.connections):
             connection.transport.abort()
-        if self.tasks:
-            await asyncio.wait(self.tasks, timeout=5.0)
+        await self._all_answered(5.0)
         if self._sweeper is not None:
             self._sweeper.cancel()
         return cut
+
+    async def _all_answered(self, timeout_s: float) -> None:
+        self._quiet.clear()
+        if self.active:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._quiet.wait(), timeout_s)
 
     async def run_exchange(self, exchange: Exchange) -> None:
         """Run the handler; whatever it does, the client gets an end."""
@@ -192,6 +199,10 @@ class Server:
             else:
                 body = b'{"error":{"message":"internal error","type":"server_error","param":null,"code":null}}'
                 exchange.respond(500, ((b"content-type", b"application/json"),), body)
+        finally:
+            self.active -= 1
+            if not self.active:
+                self._quiet.set()
 
     async def _sweep(self) -> None:
         while True:
@@ -211,6 +222,8 @@ class _Connection(asyncio.Protocol):
         self.loop = server.loop
         self.parser = httptools.HttpRequestParser(self)
         self.current: Exchange | None = None
+        self.task: asyncio.Task[None] | None = None
+        """Answers `current`; kept, because the event loop itself holds it only weakly."""
         self.waiting: deque[Exchange] = deque()
         """Pipelined requests behind the current one."""
         self.head = b""
@@ -379,6 +392,5 @@ class _Connection(asyncio.Protocol):
     def _serve(self, exchange: Exchange) -> None:
         self.current = exchange
         self.deadline = _NEVER
-        task = self.loop.create_task(self.server.run_exchange(exchange))
-        self.server.tasks.add(task)
-        task.add_done_callback(self.server.tasks.discard)
+        self.server.active += 1
+        self.task = self.loop.create_task(self.server.run_exchange(exchange))

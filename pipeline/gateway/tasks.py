@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from pipeline.errors import DataError
-from pipeline.gateway.arms import LIFE, ArmStore, SessionArms, exchange_rows
+from pipeline.gateway.arms import LIFE, ArmStore, SessionArms
 from pipeline.gateway.auth import KeyRing, list_keys
+from pipeline.gateway.limits import Admission, Usage, UsageStore
 from pipeline.gateway.routes import RouteTable
 from pipeline.gateway.upstream import Engines, UpstreamError
 from pipeline.records import Routes
@@ -24,6 +25,7 @@ Clock = Callable[[], datetime]
 KEYS_EVERY_S = 2.0
 ROUTES_EVERY_S = 2.0
 ARMS_EVERY_S = 1.0
+USAGE_EVERY_S = 1.0
 PURGE_EVERY_S = 3600.0
 _POLL_TIMEOUT_S = 5.0
 
@@ -83,30 +85,57 @@ async def poll_routes(table: RouteTable, engines: Engines, controller: str, admi
 
 
 class ArmSync:
-    """Carries session arms between memory and the control database."""
+    """Carries session arms between memory and the store."""
 
     def __init__(self, arms: SessionArms, store: ArmStore, clock: Clock) -> None:
         self._arms = arms
         self._store = store
         self._clock = clock
-        self._read_to: datetime | None = None
+        self._cursor: str | None = None
 
     async def once(self) -> None:
         """Write what is new here, learn what is new elsewhere. The first time, all that lives is read."""
-        now = self._clock()
-        since = self._read_to or now - LIFE
-        rows = self._arms.take_unwritten()
+        rows, most = self._arms.take_unwritten(), self._arms.capacity
         try:
-            known = await asyncio.to_thread(exchange_rows, self._store, rows, since, self._arms.capacity)
+            known, cursor = await asyncio.to_thread(self._store.exchange, rows, self._cursor, self._clock(), most)
         except BaseException:
             self._arms.give_back(rows)
             raise
-        if len(known) == self._arms.capacity:
+        if len(known) == most:
             self._arms.overflowed = True
         for arm in known:
             self._arms.learn(arm)
-        self._read_to = now
+        self._cursor = cursor
 
     async def purge(self) -> None:
         """Delete conversations that are long over."""
         await asyncio.to_thread(self._store.purge, self._clock() - LIFE - timedelta(days=1))
+
+
+class UsageSync:
+    """Lets the gateways of several hosts share one limit: each charges its buckets with what the others used, about a
+    second late. A burst can so exceed a limit by what all gateways admit within that second, and no request waits for
+    another host."""
+
+    def __init__(self, admission: Admission, store: UsageStore, seconds: Callable[[], float]) -> None:
+        self._admission = admission
+        self._store = store
+        self._seconds = seconds
+        self._totals: dict[str, Usage] | None = None
+        self._unsent: dict[str, Usage] = {}
+
+    async def once(self) -> None:
+        """Tell what was used here, charge what was used elsewhere."""
+        for business, used in self._admission.take_used().items():
+            self._unsent[business] = self._unsent.get(business, Usage()) + used
+        sent, self._unsent = self._unsent, {}
+        try:
+            totals = await asyncio.to_thread(self._store.add, sent)
+        except BaseException:
+            self._unsent = sent
+            raise
+        if self._totals is not None:
+            for business, total in totals.items():
+                before = self._totals.get(business, Usage()) + sent.get(business, Usage())
+                self._admission.charge(business, total - before, self._seconds())
+        self._totals = totals

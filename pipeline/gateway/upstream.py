@@ -19,6 +19,8 @@ Header = tuple[bytes, bytes]
 _PAUSE_BYTES = 256 * 1024
 _MAX_HEADER_BYTES = 64 * 1024
 _NEVER = float("inf")
+_SWEEP_S = 0.25
+"""How often time limits are looked at."""
 
 
 class UpstreamError(Exception):
@@ -60,6 +62,9 @@ class Engines:
         self._idle_s = idle_s  # uvicorn, which engines run on, closes an idle connection after 5 s
         self._loop = asyncio.get_running_loop()
         self._pools: dict[str, _Pool] = {}
+        self._running: set[Call] = set()
+        self._sweep_s = min(_SWEEP_S, timeouts.first_byte / 4, timeouts.between / 4)
+        self._sweeper: asyncio.TimerHandle | None = None
 
     def call(self, base_url: str, method: str, path: str, headers: Iterable[Header], body: bytes) -> "Call":
         """Prepare a request; `Call.start` sends it."""
@@ -71,10 +76,30 @@ class Engines:
             parts += (name, b": ", value, b"\r\n")
         parts.append(b"content-length: %d\r\n\r\n" % len(body))
         parts.append(body)
-        return Call(pool, self.timeouts, b"".join(parts))
+        return Call(self, pool, b"".join(parts))
+
+    def watch(self, call: "Call") -> None:
+        """Look after the call's time limit until it is over. One timer serves all calls: one each would cost more than
+        all else that is done for a call."""
+        self._running.add(call)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
+
+    def over(self, call: "Call") -> None:
+        """The call has ended."""
+        self._running.discard(call)
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        for call in [call for call in self._running if call.deadline < now]:
+            call.expire()
+        self._sweeper = self._loop.call_later(self._sweep_s, self._sweep) if self._running else None
 
     def close(self) -> None:
         """Close idle connections; running calls go on."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
         for pool in self._pools.values():
             for connection in tuple(pool.idle):
                 connection.transport.close()
@@ -83,17 +108,18 @@ class Engines:
 class Call:
     """One request and its answer. `start`, then `read` until it gives `b""`."""
 
-    def __init__(self, pool: "_Pool", timeouts: Timeouts, data: bytes) -> None:
+    def __init__(self, engines: Engines, pool: "_Pool", data: bytes) -> None:
+        self._engines = engines
         self._pool = pool
-        self._timeouts = timeouts
+        self._timeouts = engines.timeouts
         self._data = data
         self._connection: _Connection | None = None
         self._pieces: list[bytes] = []
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._deadline = _NEVER
-        self._done = False
+        self.deadline = _NEVER
+        self.done = False
+        """The answer is whole; what came of it may still have to be read."""
         self._error: UpstreamError | None = None
         self.status = 0
         self.headers: list[Header] = []
@@ -109,10 +135,16 @@ class Call:
             UpstreamError: one of its kinds.
         """
         while True:
-            connection, reused = await self._connect()
+            if self._error is not None:
+                raise self._error
+            connection = self._pool.take()
+            reused = connection is not None
+            if connection is None:
+                connection = await self._connect()
             self._connection = connection
             connection.call = self
-            self._arm(self._timeouts.first_byte)
+            self.deadline = self._pool.loop.time() + self._timeouts.first_byte
+            self._engines.watch(self)
             connection.transport.write(self._data)
             try:
                 while not self.headed:
@@ -138,17 +170,17 @@ class Call:
                 if connection is not None and connection.paused:
                     connection.paused = False
                     connection.transport.resume_reading()
-                    self._deadline = self._pool.loop.time() + self._timeouts.between
+                    self.deadline = self._pool.loop.time() + self._timeouts.between
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
             if self._error is not None:
                 raise self._error
-            if self._done:
+            if self.done:
                 return b""
             await self._wait()
 
     def abort(self) -> None:
         """Give up: the connection is reset, so that the engine stops at once. Harmless when all is over."""
-        if not self._done:
+        if not self.done:
             self.fail(Aborted("given up"))
 
     # for the connection
@@ -170,20 +202,20 @@ class Call:
             if self._size > _PAUSE_BYTES and not connection.paused:
                 connection.paused = True
                 connection.transport.pause_reading()
-                self._deadline = _NEVER  # now it is the client who is slow
+                self.deadline = _NEVER  # now it is the client who is slow
             else:
-                self._deadline = self._pool.loop.time() + self._timeouts.between
+                self.deadline = self._pool.loop.time() + self._timeouts.between
         self.wake()
 
     def complete(self) -> None:
         """The answer is whole."""
-        self._done = True
+        self.done = True
         self._release()
         self.wake()
 
     def fail(self, error: UpstreamError) -> None:
         """The answer will not be whole."""
-        if self._done or self._error is not None:
+        if self.done or self._error is not None:
             return
         self._error = error
         connection = self._connection
@@ -193,12 +225,7 @@ class Call:
             connection.transport.abort()
         self.wake()
 
-    async def _connect(self) -> "tuple[_Connection, bool]":
-        if self._error is not None:
-            raise self._error
-        connection = self._pool.take()
-        if connection is not None:
-            return connection, True
+    async def _connect(self) -> "_Connection":
         try:
             async with asyncio.timeout(self._timeouts.connect):
                 connection = await self._pool.connect()
@@ -209,7 +236,7 @@ class Call:
         if self._error is not None:  # given up while connecting
             connection.transport.abort()
             raise self._error
-        return connection, False
+        return connection
 
     async def _wait(self) -> None:
         if self._error is not None:
@@ -219,26 +246,13 @@ class Call:
         if self._error is not None and not self._pieces and not self.headed:
             raise self._error
 
-    def _arm(self, seconds: float) -> None:
-        self._deadline = self._pool.loop.time() + seconds
-        if self._timer is None:
-            self._timer = self._pool.loop.call_later(min(seconds, self._timeouts.between), self._check)
-
-    def _check(self) -> None:
-        """One timer a call: it looks at the deadline, which moves with each piece, and comes back when it is due."""
-        remaining = self._deadline - self._pool.loop.time()
-        if remaining <= 0:
-            self._timer = None
-            self.fail(Expired(f"{self._pool.base_url}: no {'further' if self.headed else 'first'} byte in time"))
-        else:
-            wait = min(remaining, self._timeouts.between)
-            self._timer = self._pool.loop.call_later(max(wait, 0.001), self._check)
+    def expire(self) -> None:
+        """The time limit has passed."""
+        self.fail(Expired(f"{self._pool.base_url}: no {'further' if self.headed else 'first'} byte in time"))
 
     def _release(self) -> None:
         self._connection = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._engines.over(self)
 
 
 class _Pool:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -13,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from pipeline.control import open_control
+from pipeline.events.segment import SegmentLog
 from pipeline.gateway.auth import create_key
 from tests.gateway_stub import NOW, Peer, answer_fine, delta, sse, stub_engine
 
@@ -38,6 +41,19 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def free_row_of_ports(count: int) -> list[int]:
+    """Ports that follow one another."""
+    while True:
+        (first,) = free_ports(1)
+        try:
+            sockets = [socket.create_server(("127.0.0.1", first + number)) for number in range(count)]
+        except OSError:
+            continue
+        for sock in sockets:
+            sock.close()
+        return list(range(first, first + count))
+
+
 @dataclass
 class Installed:
     """A configuration, a state folder and a key."""
@@ -45,6 +61,7 @@ class Installed:
     configs: Path
     state_dir: Path
     port: int
+    admin_ports: list[int]
     key: str
 
     @property
@@ -65,14 +82,15 @@ class Installed:
         return [json.loads(line) for line in whole]
 
 
-def install(tmp_path: Path, engine: str) -> Installed:
-    port, admin, controller = free_ports(3)
+def install(tmp_path: Path, engine: str, workers: int = 1) -> Installed:
+    port, controller = free_ports(2)
+    admin = free_row_of_ports(workers)
     configs = tmp_path / "configs"
     (configs / "businesses").mkdir(parents=True)
     (configs / "businesses" / "support.yaml").write_text(BUSINESS)
     (configs / "tuneloop.yaml").write_text(
         f"base_model: {{id: m, revision: r, path: models/m}}\n"
-        f"gateway: {{port: {port}, admin_port: {admin}}}\n"
+        f"gateway: {{port: {port}, admin_port: {admin[0]}, workers: {workers}}}\n"
         f"controller: {{port: {controller}}}\n"
         f'engines: [{{name: e0, url: "{engine}"}}]\n'
     )
@@ -81,7 +99,7 @@ def install(tmp_path: Path, engine: str) -> Installed:
     database = open_control(f"sqlite:///{state_dir / 'control.db'}")
     key = create_key(database, "app", ["support"], NOW)
     database.dispose()
-    return Installed(configs, state_dir, port, key)
+    return Installed(configs, state_dir, port, admin, key)
 
 
 @contextmanager
@@ -106,39 +124,97 @@ async def ready(client: httpx.AsyncClient, url: str) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def post_feedback(client: httpx.AsyncClient, installed: Installed, prefix: str, acknowledged: set[str]) -> None:
-    """Post until the gateway is gone; note what it acknowledged."""
-    for number in range(100_000):
+async def post_feedback(
+    client: httpx.AsyncClient, installed: Installed, prefix: str, acknowledged: set[str], enough: asyncio.Event
+) -> None:
+    """Post, over every crash, until it is enough; note what was acknowledged."""
+    number = 0
+    while not enough.is_set():
+        number += 1
         event_id = f"{prefix}-{number}"
         event = {"event_id": event_id, "interaction_id": "i", "kind": "comment", "value": "x" * 500}
         try:
             response = await client.post(installed.url + "/v1/feedback", json=event, headers=installed.auth)
         except httpx.TransportError:
-            return
+            continue
         if response.status_code == 202:
             acknowledged.add(event_id)
 
 
-async def test_kill_9_under_load_loses_no_acknowledged_feedback(tmp_path: Path) -> None:
-    installed = install(tmp_path, "http://127.0.0.1:1")
+def worker_pids(running: subprocess.Popen[bytes]) -> list[int]:
+    return [child.pid for child in psutil.Process(running.pid).children()]
+
+
+async def test_50_kills_under_load_lose_no_acknowledged_feedback(tmp_path: Path) -> None:
+    installed = install(tmp_path, "http://127.0.0.1:1", workers=2)
     acknowledged: set[str] = set()
-    for round_number in range(3):
-        async with httpx.AsyncClient(limits=httpx.Limits(max_connections=20)) as client:
-            with process(installed) as running:
-                await ready(client, installed.url)
+    enough = asyncio.Event()
+    async with httpx.AsyncClient(limits=httpx.Limits(max_connections=8, max_keepalive_connections=0)) as client:
+        with process(installed) as running:
+            await ready(client, installed.url)
+            posting = [
+                asyncio.create_task(post_feedback(client, installed, str(number), acknowledged, enough))
+                for number in range(4)
+            ]
+            for kill in range(50):
                 before = len(acknowledged)
-                posting = [
-                    asyncio.create_task(post_feedback(client, installed, f"{round_number}-{number}", acknowledged))
-                    for number in range(8)
-                ]
-                while len(acknowledged) < before + 60 + 17 * round_number:
-                    await asyncio.sleep(0.005)
-                running.send_signal(signal.SIGKILL)
-                await asyncio.wait_for(asyncio.gather(*posting), 30)
-                running.wait(10)
+                while len(acknowledged) < before + 5 + kill % 7:
+                    await asyncio.sleep(0.002)
+                os.kill(random.Random(kill).choice(worker_pids(running)), signal.SIGKILL)
+            enough.set()
+            await asyncio.wait_for(asyncio.gather(*posting), 30)
+            running.terminate()
+            assert running.wait(30) == 0
     stored = [line["feedback"]["event_id"] for line in installed.lines()]
     assert acknowledged <= set(stored)
     assert len(stored) == len(set(stored))
+
+
+async def test_workers_share_the_port_and_are_steered_one_by_one(tmp_path: Path) -> None:
+    admin = {"authorization": "Bearer secret"}
+    async with stub_engine(answer_fine) as engine:
+        installed = install(tmp_path, engine.url, workers=2)
+        with process(installed) as running:
+            async with httpx.AsyncClient() as client:
+                await ready(client, installed.url)
+                route = {"business": "support", "stable": {"model": "m", "version": None, "replicas": [engine.url]}}
+                for port in installed.admin_ports:
+                    routes = {"generation": 7, "routes": [route]}
+                    put = await client.put(f"http://127.0.0.1:{port}/admin/routes", json=routes, headers=admin)
+                    assert put.json() == {"generation": 7, "taken": True}
+                for number in range(40):  # a connection each: the kernel deals them out
+                    async with httpx.AsyncClient() as stranger:
+                        body = {"messages": [{"role": "user", "content": str(number)}]}
+                        url = f"{installed.url}/v1/chat/completions"
+                        assert (await stranger.post(url, json=body, headers=installed.auth)).status_code == 200
+            running.terminate()
+            assert running.wait(30) == 0
+    segments = (installed.state_dir / "events" / "segments").glob("*.jsonl")
+    assert {segment.name.rsplit("-", 1)[0] for segment in segments} == {"gateway", "gateway-1"}
+    assert len(installed.lines()) == 40
+
+
+async def test_workers_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    installed = install(tmp_path, "http://127.0.0.1:1", workers=2)
+    async with httpx.AsyncClient() as client:
+        with process(installed) as running:
+            await ready(client, installed.url)
+            workers = [psutil.Process(pid) for pid in worker_pids(running)]
+    gone, alive = psutil.wait_procs(workers, timeout=30)
+    assert (len(gone), alive) == (2, [])
+
+
+def test_workers_that_cannot_start_are_not_started_for_ever(tmp_path: Path) -> None:
+    installed = install(tmp_path, "http://127.0.0.1:1", workers=2)
+    log = SegmentLog(installed.state_dir / "events" / "segments", "gateway-1")
+    try:
+        finished = subprocess.run(
+            installed.command(), cwd=ROOT, env=os.environ | SECRETS, capture_output=True, text=True, timeout=60
+        )
+    finally:
+        log.close()
+    assert finished.returncode == 2
+    assert "worker 'gateway-1' is written by another process" in finished.stderr
 
 
 async def test_sigterm_lets_a_stream_finish_and_writes_everything_down(tmp_path: Path) -> None:

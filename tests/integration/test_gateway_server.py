@@ -169,7 +169,7 @@ async def test_a_leaving_client_is_noticed_at_once(echo: Echo) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", echo.port)
     writer.write(b"GET /wait HTTP/1.1\r\n\r\nGET /behind HTTP/1.1\r\n\r\n")
     async with asyncio.timeout(10):
-        while not (echo.server and echo.server.tasks):
+        while not (echo.server and echo.server.active):
             await asyncio.sleep(0.01)
         writer.transport.abort()
         while echo.gone != ["/wait"]:
@@ -203,7 +203,7 @@ async def test_drain_finishes_what_runs_and_takes_nothing_new(echo: Echo) -> Non
     assert echo.server
     running = asyncio.create_task(echo.talk(b"GET /wait HTTP/1.1\r\n\r\n"))
     async with asyncio.timeout(10):
-        while not echo.server.tasks:
+        while not echo.server.active:
             await asyncio.sleep(0.01)
     draining = asyncio.create_task(echo.server.drain(5.0))
     await asyncio.sleep(0.05)
@@ -218,7 +218,7 @@ async def test_drain_has_an_end(echo: Echo) -> None:
     assert echo.server
     running = asyncio.create_task(echo.talk(b"GET /flood HTTP/1.1\r\n\r\n"))
     async with asyncio.timeout(10):
-        while not echo.server.tasks:
+        while not echo.server.active:
             await asyncio.sleep(0.01)
     assert await echo.server.drain(0.1) == 1
     await running

@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 
 from pipeline.config import LimitsConfig, Priority
 from pipeline.gateway.errors import Refused
-from pipeline.gateway.limits import WEIGHTS, Admission, Bucket
+from pipeline.gateway.limits import WEIGHTS, Admission, Bucket, Usage
+
+
+def admit(businesses: dict[str, LimitsConfig], most: int, share: float = 1.0) -> Admission:
+    return Admission(businesses, most, 0.0, share=share, rate_share=share)
 
 
 @given(
@@ -39,7 +43,7 @@ def test_after_the_time_it_names_a_bucket_gives(per_minute: float, debt: float) 
 
 
 def test_requests_above_the_rate_are_told_when_to_come_again() -> None:
-    admission = Admission({"support": LimitsConfig(requests_per_minute=2)}, 10, 1.0, 0.0)
+    admission = admit({"support": LimitsConfig(requests_per_minute=2)}, 10)
     for _ in range(2):
         assert admission.enter("support", 0.0) is None
         admission.leave("support", 0, 0.0)
@@ -51,7 +55,7 @@ def test_requests_above_the_rate_are_told_when_to_come_again() -> None:
 
 
 def test_an_answer_is_charged_after_it_came() -> None:
-    admission = Admission({"support": LimitsConfig(tokens_per_minute=60)}, 10, 1.0, 0.0)
+    admission = admit({"support": LimitsConfig(tokens_per_minute=60)}, 10)
     assert admission.enter("support", 0.0) is None
     admission.leave("support", 90, 0.0)
     with pytest.raises(Refused, match="tokens per minute") as refused:
@@ -61,7 +65,7 @@ def test_an_answer_is_charged_after_it_came() -> None:
 
 def test_a_worker_enforces_its_share_of_the_limits() -> None:
     limits = LimitsConfig(requests_per_minute=4, concurrent=3, waiting=0)
-    admission = Admission({"support": limits}, 100, 0.5, 0.0)
+    admission = admit({"support": limits}, 100, share=0.5)
     assert admission.enter("support", 0.0) is None
     assert admission.enter("support", 0.0) is None
     with pytest.raises(Refused, match="requests per minute"):
@@ -71,7 +75,7 @@ def test_a_worker_enforces_its_share_of_the_limits() -> None:
 def test_above_its_concurrency_a_business_waits_and_others_do_not() -> None:
     async def scenario() -> None:
         businesses = {"busy": LimitsConfig(concurrent=1, waiting=1), "calm": LimitsConfig()}
-        admission = Admission(businesses, 2, 1.0, 0.0)
+        admission = admit(businesses, 2)
         assert admission.enter("busy", 0.0) is None
         waiter = admission.enter("busy", 0.0)
         assert waiter is not None
@@ -89,7 +93,7 @@ def test_above_its_concurrency_a_business_waits_and_others_do_not() -> None:
 @given(st.permutations(["high", "normal", "low"]), st.integers(1, 4))
 def test_full_engines_are_shared_by_weight(order: list[Priority], most: int) -> None:
     async def scenario() -> None:
-        admission = Admission({key: LimitsConfig(priority=key, waiting=500) for key in WEIGHTS}, most, 1.0, 0.0)
+        admission = admit({key: LimitsConfig(priority=key, waiting=500) for key in WEIGHTS}, most)
         running: list[Priority] = []
         queues: dict[Priority, list[asyncio.Future[None]]] = {key: [] for key in order}
         for _ in range(200):
@@ -118,7 +122,7 @@ def test_nothing_is_lost_or_stuck_whatever_happens(steps: list[tuple[str, str]])
 
     async def scenario() -> None:
         limits = {"a": LimitsConfig(concurrent=2, waiting=3), "b": LimitsConfig(waiting=3)}
-        admission = Admission(limits, 3, 1.0, 0.0)
+        admission = admit(limits, 3)
         running = {"a": 0, "b": 0}
         queues: dict[str, list[asyncio.Future[None]]] = {"a": [], "b": []}
 
@@ -162,3 +166,16 @@ def test_nothing_is_lost_or_stuck_whatever_happens(steps: list[tuple[str, str]])
         assert admission.waiting() == {"a": 0, "b": 0}
 
     asyncio.run(scenario())
+
+
+def test_what_other_gateways_used_counts_here() -> None:
+    admission = admit({"support": LimitsConfig(requests_per_minute=2, tokens_per_minute=60), "free": LimitsConfig()}, 9)
+    assert admission.enter("support", 0.0) is None
+    admission.leave("support", 7, 0.0)
+    assert admission.enter("free", 0.0) is None
+    assert admission.take_used() == {"support": Usage(1, 7)}
+    assert admission.take_used() == {}
+    admission.charge("support", Usage(1, 0), 0.0)
+    admission.charge("unknown", Usage(1, 0), 0.0)
+    with pytest.raises(Refused, match="requests per minute"):
+        admission.enter("support", 0.0)

@@ -1,0 +1,84 @@
+"""What every store of session arms promises: the control database and a real Redis."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import redis
+
+from pipeline.control import open_control
+from pipeline.gateway.arms import LIFE, ArmStore, DatabaseArmStore, SessionArm, SessionArms
+from pipeline.gateway.limits import Usage
+from pipeline.gateway.routing import Assignment
+from pipeline.gateway.shared import RedisUsageStore, Shared
+from pipeline.gateway.tasks import ArmSync
+from pipeline.records import Arm
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+@pytest.fixture(params=["database", "redis"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ArmStore]:
+    if request.param == "redis":
+        yield Shared(request.getfixturevalue("redis_url")).arms
+        return
+    database = open_control(f"sqlite:///{tmp_path / 'control.db'}")
+    yield DatabaseArmStore(database)
+    database.dispose()
+
+
+def session_arm(session: str, arm: Arm = Arm.CANDIDATE, *, at: datetime = NOW) -> SessionArm:
+    return SessionArm("support", session, Assignment("r1", arm, 0.1), True, at)
+
+
+@pytest.mark.anyio
+async def test_arms_survive_a_restart_and_are_shared_the_first_one_stands(store: ArmStore) -> None:
+    one, other = SessionArms(), SessionArms()
+    sync_one, sync_other = ArmSync(one, store, lambda: NOW), ArmSync(other, store, lambda: NOW)
+    one.remember(session_arm("s1"))
+    await sync_one.once()
+    other.remember(session_arm("s1", Arm.STABLE))
+    other.remember(session_arm("s2", Arm.CONTROL))
+    await sync_other.once()
+    await sync_one.once()
+    for arms in (one, other):
+        assert arms.find("support", "s1", NOW) == Assignment("r1", Arm.CANDIDATE, 0.1)
+        assert arms.find("support", "s2", NOW) == Assignment("r1", Arm.CONTROL, 0.1)
+        assert arms.find("sales", "s1", NOW) is None
+    restarted = SessionArms()
+    await ArmSync(restarted, store, lambda: NOW).once()
+    assert restarted.find("support", "s1", NOW) == Assignment("r1", Arm.CANDIDATE, 0.1)
+
+
+def test_each_assignment_is_read_once_or_more_and_the_newest_when_not_all_fit(store: ArmStore) -> None:
+    rows = [session_arm(f"s{number}", at=NOW + timedelta(seconds=number)) for number in range(10)]
+    known, cursor = store.exchange([], None, NOW, 100)
+    assert known == []
+    now = NOW + timedelta(seconds=10)
+    known, cursor = store.exchange(rows, cursor, now, 100)
+    assert known == rows
+    late = session_arm("late", at=now)
+    known, cursor = store.exchange([late], cursor, now, 100)
+    assert late in known
+    newest, _ = store.exchange([], None, now, 3)
+    assert newest == [*rows[-2:], late]
+
+
+def test_a_conversation_is_over_after_its_life(store: ArmStore) -> None:
+    row = session_arm("s1")
+    store.exchange([row], None, NOW, 10)
+    assert store.find_living("support", "s1", NOW) == row
+    assert store.find_living("sales", "s1", NOW) is None
+    later = NOW + LIFE + timedelta(seconds=1)
+    assert store.find_living("support", "s1", later) is None
+    assert store.exchange([], None, later, 10)[0] == []
+    store.purge(later)
+    assert store.exchange([], None, NOW, 10)[0] == []
+
+
+def test_what_gateways_used_adds_up(redis_url: str) -> None:
+    one, other = RedisUsageStore(redis.Redis.from_url(redis_url)), RedisUsageStore(redis.Redis.from_url(redis_url))
+    assert one.add({}) == {}
+    assert one.add({"support": Usage(2, 30)}) == {"support": Usage(2, 30)}
+    assert other.add({"support": Usage(1, 5), "sales": Usage(0, 7)}) == {"sales": Usage(0, 7), "support": Usage(3, 35)}
