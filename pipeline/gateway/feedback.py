@@ -29,6 +29,13 @@ def _date_and_time(value: object) -> object:
     return value
 
 
+def _number(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("must be a whole number")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_number)]
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 UserId = Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -38,7 +45,7 @@ class Said(Record):
 
     kind: FeedbackKind
     value: JsonValue
-    choice_index: int = Field(0, ge=0, le=1000)
+    choice_index: Whole = Field(0, ge=0, le=1000)
     reason: str | None = Field(None, max_length=MAX_COMMENT)
     occurred_at: Annotated[AwareDatetime | None, BeforeValidator(_date_and_time)] = None
 

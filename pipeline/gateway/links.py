@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from pipeline.gateway.auth import ApiKey
 from pipeline.gateway.errors import Refused
-from pipeline.gateway.feedback import Id, Said, UserId, business_of_interaction, explain, read_json
+from pipeline.gateway.feedback import Id, Said, UserId, Whole, business_of_interaction, explain, read_json
 from pipeline.gateway.ids import Ids
 from pipeline.records import Feedback, FeedbackKind, Record, content_id
 
@@ -49,7 +49,7 @@ class _Wanted(Record):
 
     interaction_id: Id
     kinds: tuple[FeedbackKind, ...] = Field(min_length=1, max_length=len(FeedbackKind))
-    days: int = Field(90, ge=1, le=MAX_DAYS, strict=True)
+    days: Whole = Field(90, ge=1, le=MAX_DAYS)
     user_id: UserId | None = None
     business: str | None = None
 

@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -19,6 +20,7 @@ from pipeline.records import Record, Route, Routes, Target
 log = logging.getLogger(__name__)
 
 NO_GENERATION = -1
+_LAST_GENERATION = 2**63 - 1
 _Kept = TypeVar("_Kept", bound=Record)
 
 
@@ -53,10 +55,13 @@ class RouteTable:
         """Take a table if it is newer than ours; returns whether it was.
 
         Raises:
-            DataError: a route would serve a business with another business's adapter; nothing is taken.
+            DataError: a route would serve a business with another business's adapter, or from where no engine can be;
+            nothing is taken.
         """
         if routes.generation <= self.routes.generation:
             return False
+        if routes.generation > _LAST_GENERATION:
+            raise DataError(f"generation: {str(routes.generation)[:40]} is above {_LAST_GENERATION}")
         index = self._index(routes)
         _write(self._file, routes)
         self.routes = routes
@@ -95,10 +100,24 @@ class RouteTable:
                 f"route of '{business}': model '{target.model}' (version {target.version}) is neither the base model "
                 f"'{self._base_model}' nor an adapter of this business ('{business}-v<version>-<8 hex digits>')"
             )
+        for replica in target.replicas:
+            if not _is_address(replica):
+                raise DataError(f"route of '{business}': replica '{replica[:200]}' is no http(s)://host:port")
 
 
 def _is_own(business: str, target: Target) -> bool:
     return re.fullmatch(rf"{re.escape(business)}-v{target.version}-[0-9a-f]{{8}}", target.model) is not None
+
+
+def _is_address(replica: str) -> bool:
+    """Whether a connection could be tried."""
+    try:
+        parts = urlsplit(replica)
+        host, _ = parts.hostname or "", parts.port
+        host.encode("idna")
+    except ValueError:
+        return False
+    return bool(host) and re.fullmatch(r"https?://[!-.0-~]+", replica) is not None
 
 
 def _read(path: Path, kind: type[_Kept]) -> _Kept | None:

@@ -65,6 +65,7 @@ def test_the_envelope_is_ours() -> None:
     "changes",
     [
         {"event_id": ""}, {"event_id": 5}, {"interaction_id": "x" * 201}, {"kind": "like"}, {"choice_index": -1},
+        {"choice_index": "1"}, {"choice_index": True}, {"choice_index": 0.5}, {"choice_index": None},
         {"occurred_at": "2026-03-01 10:00:00"}, {"occurred_at": "2026-03-01T10:06:00Z"}, {"user_id": ""},
         {"occurred_at": "0001-01-01T00:00:00+14:00"}, {"occurred_at": 1767225600}, {"occurred_at": "1767225600"},
     ],

@@ -93,6 +93,7 @@ def test_a_link_is_what_was_asked_for() -> None:
         user_key=IDS.user_key("support", "u1"),
         maker="ab" * 8,
     )
+    assert ask(days=7.0).expires == ask(days=7).expires
     assert ask().user_key is None
     assert ask().expires_at == NOW + timedelta(days=90)
 
@@ -101,7 +102,8 @@ def test_a_link_is_what_was_asked_for() -> None:
     ("changes", "status"),
     [
         ({"kinds": []}, 400), ({"kinds": ["like"]}, 400), ({"kinds": "outcome"}, 400), ({"days": 0}, 400),
-        ({"days": 401}, 400), ({"days": "7"}, 400), ({"days": True}, 400), ({"interaction_id": ""}, 400),
+        ({"days": 401}, 400), ({"days": "7"}, 400), ({"days": True}, 400), ({"days": 1.5}, 400),
+        ({"interaction_id": ""}, 400),
         ({"user_id": ""}, 400), ({"user_key": "x"}, 400), ({"expires": 1}, 400), ({"business": "sales"}, 403),
         ({"interaction_id": IDS.new_interaction("sales")}, 403),
     ],
