@@ -263,34 +263,6 @@ def test_a_generation_that_nobody_can_count_is_refused(tmp_path: Path) -> None:
     assert routes.put(canary(ENGINE, generation=2**63 - 1))
 
 
-@pytest.mark.parametrize(
-    "replica",
-    [
-        "", "engine", "ftp://engine", "http://", "http://:80", "http://engine:99999", "http://engine:x", "http://[::",
-        "http://engine\r\nx: y", "http://engine/path", "http://" + "a" * 64, "http://a..b", "http://e\x00", "http://é",
-    ],
-)  # fmt: skip
-def test_a_route_to_where_no_engine_can_be_is_refused(tmp_path: Path, replica: str) -> None:
-    routes = table(tmp_path)
-    with pytest.raises(DataError, match="replica"):
-        routes.put(canary(replica))
-    assert routes.routes.generation == -1
-
-
-@pytest.mark.parametrize(
-    "replica", ["http://engine", "https://engine.example:8443", "http://10.0.0.1:80", "http://[::1]:80"]
-)
-def test_a_route_to_an_engine_anywhere_is_taken(tmp_path: Path, replica: str) -> None:
-    assert table(tmp_path).put(canary(replica))
-
-
-def test_a_generation_that_nobody_can_count_is_refused(tmp_path: Path) -> None:
-    routes = table(tmp_path)
-    with pytest.raises(DataError, match="generation"):
-        routes.put(canary(ENGINE, generation=2**63))
-    assert routes.put(canary(ENGINE, generation=2**63 - 1))
-
-
 def test_a_rolled_back_candidate_stays_away_over_restarts_until_routes_drop_it(tmp_path: Path) -> None:
     routes = table(tmp_path)
     routes.put(canary(ENGINE, generation=1))
