@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 import redis
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 LAUNCH = ROOT / "infra" / "launch"
@@ -26,8 +27,11 @@ _START_LIMIT_S = 570.0
 
 
 def pytest_configure() -> None:
-    """End like a Ctrl-C when somebody stops the run, so that no server outlives it."""
+    """End like a Ctrl-C when somebody stops the run, so that no server outlives it. No property is timed: that would
+    test how busy the machine is."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
 
 
 @dataclass
