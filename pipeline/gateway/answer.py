@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -40,8 +40,13 @@ class Answer:
     @property
     def finished(self) -> bool:
         """At least one choice says why it ended, and none was given up by the engine."""
-        reasons = [choice["finish_reason"] for choice in self.choices if choice["finish_reason"] is not None]
-        return bool(reasons) and not any(reason in ("abort", "error") for reason in reasons)
+        finished = False
+        for choice in self.choices:
+            reason = choice["finish_reason"]
+            if reason in ("abort", "error"):
+                return False
+            finished = finished or reason is not None
+        return finished
 
     @property
     def has_token(self) -> bool:
@@ -49,8 +54,40 @@ class Answer:
         return any(_says_something(choice["message"]) for choice in self.choices)
 
 
+class _Choice(msgspec.Struct):
+    index: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    message: dict[str, Any]
+    finish_reason: str | None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class _Completion(msgspec.Struct):
+    """What a sound engine answers; every other form is read piece by piece."""
+
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1, max_length=1)]
+    usage: _Usage
+    error: None = None
+
+
+_COMPLETION = msgspec.json.Decoder(_Completion)
+
+
 def read_json_answer(data: bytes) -> Answer:
     """Read the body of an answer that was not streamed."""
+    try:
+        sound = _COMPLETION.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _read_any_answer(data)
+    choice = sound.choices[0]
+    choices = [{"index": choice.index, "message": choice.message, "finish_reason": choice.finish_reason}]
+    return Answer(choices, sound.usage.prompt_tokens, sound.usage.completion_tokens, done=True)
+
+
+def _read_any_answer(data: bytes) -> Answer:
     answer = Answer()
     value = _loads(data)
     if not isinstance(value, dict) or value.get("error"):

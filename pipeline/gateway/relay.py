@@ -58,36 +58,25 @@ class Relay:
                 return _fail(exchange, turn, own, 503, "no_replica", "no engine serves this model now; try again later")
             replica = pick_replica(replicas, self.in_flight, dispatch.affinity)
             call = self._engines.call(replica, "POST", dispatch.path, dispatch.headers, dispatch.body)
+            may_retry = len(replicas) > 1 and self._budget >= 1.0
             self.in_flight[replica] = self.in_flight.get(replica, 0) + 1
             try:
                 exchange.when_gone(call.abort)
                 turn.sent = perf_counter_ns()
-                others = tuple(other for other in replicas if other != replica)
-                first = await self._first_piece(call, may_retry=bool(others) and self._budget >= 1.0)
-                if first is not None:
+                first = await call.first()
+                if not (may_retry and call.status in _TRY_ELSEWHERE):
                     return await _send_answer(exchange, turn, call, first, dispatch, own)
-                replicas = others
-                self._budget -= 1.0
-                self._metrics.retries += 1
             except UpstreamError as error:
-                return _report(exchange, turn, own, error)
+                if exchange.started or not (may_retry and isinstance(error, Unreachable | Cut)):
+                    return _report(exchange, turn, own, error)
             except ClientGone:
                 return StreamEnd.CLIENT_ABORT
             finally:
                 call.abort()
                 self.in_flight[replica] -= 1
-
-    async def _first_piece(self, call: Call, *, may_retry: bool) -> bytes | None:
-        """The first bytes of the body; None when another replica shall be asked."""
-        try:
-            await call.start()
-            if may_retry and call.status in _TRY_ELSEWHERE:
-                return None
-            return await call.read()
-        except (Unreachable, Cut):
-            if may_retry:
-                return None
-            raise
+            replicas = tuple(other for other in replicas if other != replica)
+            self._budget -= 1.0
+            self._metrics.retries += 1
 
 
 async def _send_answer(

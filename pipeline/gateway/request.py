@@ -15,6 +15,7 @@ from msgspec import Raw
 from pipeline.gateway.errors import Refused
 
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
+_STRING = msgspec.json.Decoder(str)
 _MESSAGES = msgspec.json.Decoder(list[dict[str, Raw]])
 _ENCODE = msgspec.json.Encoder().encode
 _INCLUDE_USAGE = Raw(b'{"include_usage":true}')
@@ -117,7 +118,7 @@ def _text(fields: dict[str, Raw], name: str) -> str | None:
     if raw is None or _is(raw, _NULL):
         return None
     try:
-        return msgspec.json.decode(raw, type=str)
+        return _STRING.decode(raw)
     except msgspec.DecodeError as error:
         raise Refused(400, "invalid_type", f"'{name}' must be a string", param=name) from error
 

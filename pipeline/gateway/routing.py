@@ -75,6 +75,8 @@ def pick_replica(replicas: tuple[str, ...], in_flight: dict[str, int], preferred
     Args:
         preferred: any number that stays the same through a conversation.
     """
+    if len(replicas) == 1:
+        return replicas[0]
     start = preferred % len(replicas)
     order = replicas[start:] + replicas[:start]
     return min(order, key=lambda replica: in_flight.get(replica, 0))

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 import httptools
 
+from pipeline.gateway.steps import Signal, run
+
 log = logging.getLogger(__name__)
 
 Header = tuple[bytes, bytes]
@@ -222,12 +224,12 @@ class _Connection(asyncio.Protocol):
         self.loop = server.loop
         self.parser = httptools.HttpRequestParser(self)
         self.current: Exchange | None = None
-        self.task: asyncio.Task[None] | None = None
-        """Answers `current`; kept, because the event loop itself holds it only weakly."""
         self.waiting: deque[Exchange] = deque()
-        """Pipelined requests behind the current one."""
+        """Requests behind the current one, which were sent before its answer."""
+        self._starting = False
+        self._reading = True
         self.head = b""
-        self.writable: asyncio.Future[None] | None = None
+        self.writable: Signal | None = None
         self.deadline = self.loop.time() + server.limits.header_s
         self._closing = False
         self._in_headers = True
@@ -247,12 +249,12 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server.connections.discard(self)
-        self.resume_writing()
-        for exchange in (self.current, *self.waiting):
-            if exchange is not None:
-                exchange.lost()
-        self.current = None
+        unanswered = [*self.waiting] if self.current is None else [self.current, *self.waiting]
         self.waiting.clear()
+        for exchange in unanswered:
+            exchange.lost()
+        self.resume_writing()
+        self.current = None
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
@@ -264,24 +266,26 @@ class _Connection(asyncio.Protocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._closing = True  # answered as an ordinary request; the parser takes nothing more
-            last = self.waiting[-1] if self.waiting else self.current
-            if last is not None:
-                last.keep_alive = False
+            self._answer_no_more()  # it is answered as an ordinary request; the parser takes nothing more
         except httptools.HttpParserError:
             self.refuse(400, b"this is not an HTTP/1.1 request")
         if self._in_headers and self._size > self.server.limits.header_bytes:
             self.refuse(431, b"headers too large")
+        if self.waiting:
+            if len(self.waiting) >= _MOST_WAITING:  # not earlier: who does not read does not see a client leave
+                self._reading = False
+                self.transport.pause_reading()
+            self._serve()
 
     def pause_writing(self) -> None:
-        self.writable = self.loop.create_future()
+        self.writable = Signal()
         self.deadline = self.loop.time() + self.server.limits.stall_s
 
     def resume_writing(self) -> None:
         waiter, self.writable = self.writable, None
         self.deadline = _NEVER if self.current is not None else self.loop.time() + self.server.limits.idle_s
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        if waiter is not None:
+            waiter.set()
 
     # httptools
 
@@ -325,12 +329,7 @@ class _Connection(asyncio.Protocol):
         exchange.old = self.parser.get_http_version() == "1.0"
         exchange.keep_alive = self.parser.should_keep_alive() and not self.server.draining
         self._body = []
-        if self.current is None:
-            self._serve(exchange)
-        else:
-            self.waiting.append(exchange)
-            if len(self.waiting) >= _MOST_WAITING:  # not earlier: who does not read does not see a client leave
-                self.transport.pause_reading()
+        self.waiting.append(exchange)  # served when the parser is done with what has come
 
     # for Exchange and Server
 
@@ -348,9 +347,7 @@ class _Connection(asyncio.Protocol):
         if not exchange.keep_alive or self.server.draining or (self._closing and not self.waiting):
             self.flush_and_close()
         elif self.waiting:
-            self._serve(self.waiting.popleft())
-            if len(self.waiting) < _MOST_WAITING:
-                self.transport.resume_reading()
+            self._serve()
         else:
             self.deadline = self.loop.time() + self.server.limits.idle_s
 
@@ -358,15 +355,21 @@ class _Connection(asyncio.Protocol):
         """Answer a request that cannot be read, and close."""
         if self._closing:
             return
-        self._closing = True
-        if self.current is not None:
-            self.current.keep_alive = False
+        if self._answer_no_more():
             return
         body = b'{"error":{"message":"%b","type":"invalid_request_error","param":null,"code":null}}' % message
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(_STATUS_LINE[status] + head + body)
         # Closing now would reset the connection under a client that still sends, before it has read why.
         self.deadline = self.loop.time() + self.server.limits.linger_s
+
+    def _answer_no_more(self) -> bool:
+        """Close behind the last request that was read; returns whether there is one to answer."""
+        self._closing = True
+        last = self.waiting[-1] if self.waiting else self.current
+        if last is not None:
+            last.keep_alive = False
+        return last is not None
 
     def expire(self) -> None:
         """A time limit has passed."""
@@ -389,8 +392,17 @@ class _Connection(asyncio.Protocol):
         if self.current is None and self._in_headers and self._size == 0:
             self.transport.close()
 
-    def _serve(self, exchange: Exchange) -> None:
-        self.current = exchange
-        self.deadline = _NEVER
-        self.server.active += 1
-        self.task = self.loop.create_task(self.server.run_exchange(exchange))
+    def _serve(self) -> None:
+        """Serve what waits, in order; a handler that answers at once makes room for the next."""
+        if self._starting:
+            return
+        self._starting = True
+        while self.waiting and self.current is None:
+            self.current = exchange = self.waiting.popleft()
+            self.deadline = _NEVER
+            if not self._reading and len(self.waiting) < _MOST_WAITING:
+                self._reading = True
+                self.transport.resume_reading()
+            self.server.active += 1
+            run(self.server.run_exchange(exchange))
+        self._starting = False

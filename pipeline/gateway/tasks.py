@@ -12,11 +12,12 @@ from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from pipeline.errors import DataError
+from pipeline.gateway import steps
 from pipeline.gateway.arms import LIFE, ArmStore, SessionArms
 from pipeline.gateway.auth import KeyRing, list_keys
 from pipeline.gateway.limits import Admission, Usage, UsageStore
 from pipeline.gateway.routes import RouteTable
-from pipeline.gateway.upstream import Engines, UpstreamError
+from pipeline.gateway.upstream import Call, Engines, UpstreamError
 from pipeline.records import Routes
 
 log = logging.getLogger(__name__)
@@ -64,12 +65,8 @@ async def poll_routes(table: RouteTable, engines: Engines, controller: str, admi
         UpstreamError: it did not answer.
     """
     call = engines.call(controller, "GET", "/routes", ((b"authorization", b"Bearer " + admin_key.encode()),), b"")
-    body = b""
     try:
-        async with asyncio.timeout(_POLL_TIMEOUT_S):
-            await call.start()
-            while piece := await call.read():
-                body += piece
+        body = await asyncio.wait_for(steps.start(_whole(call)), _POLL_TIMEOUT_S)
     except TimeoutError as error:
         raise UpstreamError(f"{controller}/routes: no answer within {_POLL_TIMEOUT_S} s") from error
     finally:
@@ -82,6 +79,13 @@ async def poll_routes(table: RouteTable, engines: Engines, controller: str, admi
         raise DataError(f"{controller}/routes: no routes ({error.error_count()} mistakes)") from error
     if table.put(routes):
         log.info("routes of generation %d taken from the controller", routes.generation)
+
+
+async def _whole(call: Call) -> bytes:
+    pieces = [await call.first()]
+    while pieces[-1]:
+        pieces.append(await call.read())
+    return b"".join(pieces)
 
 
 class ArmSync:

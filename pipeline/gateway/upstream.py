@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from pipeline.gateway.steps import Signal
+
 Header = tuple[bytes, bytes]
 _PAUSE_BYTES = 256 * 1024
 _MAX_HEADER_BYTES = 64 * 1024
@@ -67,7 +69,7 @@ class Engines:
         self._sweeper: asyncio.TimerHandle | None = None
 
     def call(self, base_url: str, method: str, path: str, headers: Iterable[Header], body: bytes) -> "Call":
-        """Prepare a request; `Call.start` sends it."""
+        """Prepare a request; `Call.first` sends it."""
         pool = self._pools.get(base_url)
         if pool is None:
             pool = self._pools[base_url] = _Pool(base_url, self._loop, self._idle_s)
@@ -106,7 +108,7 @@ class Engines:
 
 
 class Call:
-    """One request and its answer. `start`, then `read` until it gives `b""`."""
+    """One request and its answer. `first`, then `read` until it gives `b""`."""
 
     def __init__(self, engines: Engines, pool: "_Pool", data: bytes) -> None:
         self._engines = engines
@@ -116,7 +118,7 @@ class Call:
         self._connection: _Connection | None = None
         self._pieces: list[bytes] = []
         self._size = 0
-        self._waiter: asyncio.Future[None] | None = None
+        self._news = Signal()
         self.deadline = _NEVER
         self.done = False
         """The answer is whole; what came of it may still have to be read."""
@@ -128,8 +130,8 @@ class Call:
         self.bytes_seen = False
         """Whether anything of the answer came: from then on the request must not be sent again."""
 
-    async def start(self) -> None:
-        """Send the request and wait for status and headers.
+    async def first(self) -> bytes:
+        """Send the request and return the first bytes of the answer's body; `b""` when it has none.
 
         Raises:
             UpstreamError: one of its kinds.
@@ -140,16 +142,14 @@ class Call:
             connection = self._pool.take()
             reused = connection is not None
             if connection is None:
-                connection = await self._connect()
+                connection = await asyncio.ensure_future(self._connect())
             self._connection = connection
             connection.call = self
             self.deadline = self._pool.loop.time() + self._timeouts.first_byte
             self._engines.watch(self)
             connection.transport.write(self._data)
             try:
-                while not self.headed:
-                    await self._wait()
-                return
+                return await self.read()
             except Unreachable:
                 if not reused:
                     raise
@@ -176,7 +176,7 @@ class Call:
                 raise self._error
             if self.done:
                 return b""
-            await self._wait()
+            await self._news
 
     def abort(self) -> None:
         """Give up: the connection is reset, so that the engine stops at once. Harmless when all is over."""
@@ -184,11 +184,6 @@ class Call:
             self.fail(Aborted("given up"))
 
     # for the connection
-
-    def wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
 
     def take(self, piece: bytes) -> None:
         """A piece of the body has come."""
@@ -198,20 +193,19 @@ class Call:
     def taken(self) -> None:
         """All that the network delivered at once is taken: set the next time limit, hold a fast engine back."""
         connection = self._connection
-        if self._pieces and connection is not None:
+        if connection is not None and self._pieces:
             if self._size > _PAUSE_BYTES and not connection.paused:
                 connection.paused = True
                 connection.transport.pause_reading()
                 self.deadline = _NEVER  # now it is the client who is slow
             else:
                 self.deadline = self._pool.loop.time() + self._timeouts.between
-        self.wake()
+        self._news.set()
 
     def complete(self) -> None:
-        """The answer is whole."""
+        """The answer is whole. Its reader hears of it by `taken`."""
         self.done = True
         self._release()
-        self.wake()
 
     def fail(self, error: UpstreamError) -> None:
         """The answer will not be whole."""
@@ -223,7 +217,7 @@ class Call:
         if connection is not None:
             connection.call = None
             connection.transport.abort()
-        self.wake()
+        self._news.set()
 
     async def _connect(self) -> "_Connection":
         try:
@@ -237,14 +231,6 @@ class Call:
             connection.transport.abort()
             raise self._error
         return connection
-
-    async def _wait(self) -> None:
-        if self._error is not None:
-            raise self._error
-        self._waiter = self._pool.loop.create_future()
-        await self._waiter
-        if self._error is not None and not self._pieces and not self.headed:
-            raise self._error
 
     def expire(self) -> None:
         """The time limit has passed."""
@@ -319,13 +305,12 @@ class _Connection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             call.fail(Cut(f"{self.pool.base_url}: not HTTP/1.1 ({type(error).__name__})"))
             return
-        if self.call is call:
-            if not call.headed:
-                self._header_bytes += len(data)
-                if self._header_bytes > _MAX_HEADER_BYTES:
-                    call.fail(Cut(f"{self.pool.base_url}: headers too large"))
-                    return
-            call.taken()
+        if self.call is call and not call.headed:
+            self._header_bytes += len(data)
+            if self._header_bytes > _MAX_HEADER_BYTES:
+                call.fail(Cut(f"{self.pool.base_url}: headers too large"))
+                return
+        call.taken()
 
     def connection_lost(self, exc: Exception | None) -> None:
         call, self.call = self.call, None
@@ -334,6 +319,7 @@ class _Connection(asyncio.Protocol):
                 self.pool.idle.remove(self)
         elif self._until_close and exc is None:
             call.complete()
+            call.taken()
         elif call.bytes_seen:
             call.fail(Cut(f"{self.pool.base_url}: connection ended inside the answer"))
         else:
