@@ -6,6 +6,7 @@ can tell, weeks later and without asking anyone, whether an id belongs to a busi
 
 import hashlib
 import os
+import random
 import re
 import time
 from collections.abc import Callable
@@ -27,7 +28,7 @@ class Ids:
     def __init__(self, salt: str, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self._key = hashlib.sha256(salt.encode()).digest()
         self._clock_ns = clock_ns
-        self._pool = b""
+        self._random = random.Random(os.urandom(32)).getrandbits  # tells ids apart; what proves them is the tag
 
     def user_key(self, business: str, user_id: str) -> str:
         """What stands for a user in the log: 32 hex digits, different in each business."""
@@ -47,9 +48,9 @@ class Ids:
         millis, rest = divmod(now, 1_000_000)
         fraction = rest * 4096 // 1_000_000  # RFC 9562 method 3: ids of one process sort by time below the millisecond
         high = (millis & 0xFFFF_FFFF_FFFF) << 80 | _VERSION | fraction << 64
-        value = high | _VARIANT | self._random() << _TAG_BITS
+        value = high | _VARIANT | self._random(32) << _TAG_BITS
         value |= self._tag(business, value)
-        text = f"{value:032x}"
+        text = value.to_bytes(16, "big").hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def belongs(self, interaction_id: str, business: str) -> bool:
@@ -71,13 +72,6 @@ class Ids:
     def _hash(self, purpose: bytes, *parts: str) -> str:
         # As a JSON list, so that ("ab", "c") and ("a", "bc") differ.
         return hashlib.blake2b(_ENCODE(parts), digest_size=16, key=self._key, person=purpose).hexdigest()
-
-    def _random(self) -> int:
-        """32 random bits; the system is asked for many at once."""
-        if not self._pool:
-            self._pool = os.urandom(4096)
-        bits, self._pool = self._pool[-4:], self._pool[:-4]
-        return int.from_bytes(bits, "big")
 
 
 def made_at(interaction_id: str) -> datetime:
