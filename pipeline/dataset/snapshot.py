@@ -16,6 +16,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from pipeline.dataset.card import render_card
 from pipeline.dataset.split import SplitRows
 from pipeline.errors import DataError
 from pipeline.records import (
@@ -48,6 +49,9 @@ class Rows:
     def by_kind(self) -> dict[RowKind, tuple[Example, ...]]:
         return {"sft": self.sft, "preference": self.preference, "unpaired": self.unpaired}
 
+    def all(self) -> tuple[Example, ...]:
+        return (*self.sft, *self.preference, *self.unpaired)
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -76,7 +80,8 @@ def write_snapshot(
 ) -> SnapshotManifest:
     """Write the folder `<root>/<business>/<snapshot_id>`.
 
-    It holds a Parquet file `<side>_<kind>.parquet` for each side and kind, `dropped.parquet` and `manifest.json`.
+    It holds a Parquet file `<side>_<kind>.parquet` for each side and kind, `dropped.parquet`, `manifest.json` and the
+    data card `CARD.md`.
 
     The folder is there whole, or not at all. Where it is there already nothing is written, and the manifest that
     stands in it is returned.
@@ -210,13 +215,20 @@ def _write(folder: Path, manifest: SnapshotManifest, sides: Mapping[Split, Rows]
             rows: list[Record] = list(found)
             write_records(_file(half, split, kind), _KINDS[kind], rows)
     write_records(half / "dropped.parquet", Dropped, sorted(dropped, key=lambda d: d.interaction_id))
-    with (half / "manifest.json").open("w", encoding="utf-8") as file:
-        json.dump(manifest.model_dump(mode="json"), file, ensure_ascii=False, indent=2, sort_keys=True)
-        file.flush()
-        os.fsync(file.fileno())
+    card = render_card(manifest, {split: side.all() for split, side in sides.items()}, dropped)
+    _write_text(half / "CARD.md", card)
+    as_json = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2, sort_keys=True)
+    _write_text(half / "manifest.json", as_json)
     sync_folder(half)
     half.rename(folder)
     sync_folder(folder.parent)
+
+
+def _write_text(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _file(folder: Path, split: Split, kind: RowKind) -> Path:

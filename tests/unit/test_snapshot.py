@@ -88,7 +88,7 @@ def test_what_is_written_is_read_back_with_its_counts(tmp_path: Path) -> None:
     assert manifest.signal_counts == {FeedbackKind.THUMB: 4}
     assert sorted(path.name for path in folder.iterdir()) == sorted(
         [f"{s}_{k}.parquet" for s in Split for k in ("sft", "preference", "unpaired")]
-        + ["dropped.parquet", "manifest.json"]
+        + ["CARD.md", "dropped.parquet", "manifest.json"]
     )
 
 
