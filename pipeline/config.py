@@ -159,6 +159,17 @@ class DatasetConfig(Record):
     near_duplicate_threshold: float = Field(0.8, gt=0, le=1)
 
 
+class PoisonConfig(Record):
+    """When feedback is held back until a person has looked (`tuneloop quarantine`)."""
+
+    enabled: bool = True
+    """False finds nothing new; what is held or dropped already stays out."""
+    false_alarms: float = Field(0.01, gt=0, lt=1)
+    """Chance, for each kind of finding, that a night of honest users has one; smaller holds less."""
+    min_signals: int = Field(8, ge=3)
+    """Fewer signals of a user, or of users who act alike, are never held."""
+
+
 GuardrailMetric: TypeAlias = Literal["golden", "chrf", "refusal", "empty", "repetition", "pii_leak", "length_ratio"]
 """Scores of an answer's text; `evals.metrics` says what each one means."""
 
@@ -255,6 +266,7 @@ class BusinessConfig(Record):
     retention_days: int = Field(90, ge=1)
     limits: LimitsConfig = LimitsConfig()
     dataset: DatasetConfig = DatasetConfig()
+    poison: PoisonConfig = PoisonConfig()
     training: Recipe = Recipe()
     gate: GateConfig = GateConfig()
     rollout: RolloutConfig = RolloutConfig()

@@ -2,7 +2,7 @@
 
 SQLite on one machine, PostgreSQL when several hosts share it. Each table has one owner: `rollouts`, `published_routes`
 and `audit` are written by `pipeline.rollout.store`, `api_keys` by `pipeline.gateway.auth`, `session_arms` by
-`pipeline.gateway.arms`.
+`pipeline.gateway.arms`, `quarantine` by `pipeline.collect.quarantine`, which also writes its decisions to `audit`.
 """
 
 from typing import Any
@@ -79,6 +79,19 @@ session_arms = Table(
     Column("share", Float, nullable=False),
     Column("user_known", Boolean, nullable=False),
     Column("assigned_at", DateTime(timezone=True), nullable=False),
+)
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("finding_id", String(64), primary_key=True),
+    Column("business", String(40), nullable=False, index=True),
+    Column("state", String(16), nullable=False),
+    Column("finding", JSON, nullable=False),
+    Column("found_at", DateTime(timezone=True), nullable=False),
+    Column("decided_at", DateTime(timezone=True)),
+    Column("decided_by", String(200)),
+    Column("why", String(1000)),
 )
 
 

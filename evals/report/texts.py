@@ -355,6 +355,8 @@ DROPS: dict[DropReason, Text] = {
     DropReason.USER_CAP: Text("One user would have weighed too much", "避免单个用户占比过大"),
     DropReason.TOO_FEW_USERS: Text("Too few users said the same", "提出相同意见的用户太少"),
     DropReason.HELD_OUT_NEIGHBOUR: Text("Too close to a test question", "与测试题过于接近"),
+    DropReason.QUARANTINED: Text("Looks manipulated; held until somebody has checked it", "疑似恶意反馈，待人工确认"),
+    DropReason.POISON: Text("Manipulated, as somebody has confirmed", "经人工确认的恶意反馈"),
 }
 
 PII: dict[str, Text] = {

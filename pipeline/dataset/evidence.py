@@ -56,7 +56,7 @@ class Judged:
 def judge(record: CleanRecord) -> Judged:
     """Weigh all signals about one answer."""
     said = tuple(signal for signal in record.signals if signal.value is not None)
-    outcome = _agreed(_sign(s) for s in said if s.kind is FeedbackKind.OUTCOME)
+    outcome = _agreed(s.sign for s in said if s.kind is FeedbackKind.OUTCOME)
     vote = _agreed(_latest_votes(said).values())
     edit = None
     problem: DropReason | None = None
@@ -88,22 +88,10 @@ def is_answer(message: Message) -> bool:
 def _latest_votes(said: Iterable[Signal]) -> Mapping[str | None, int]:
     """Thumb and rating of one user are one vote: the later one counts."""
     votes = sorted((s for s in said if s.kind in _VOTES), key=lambda s: (s.occurred_at, s.event_ids))
-    return {signal.user_key: _sign(signal) for signal in votes}
+    return {signal.user_key: signal.sign for signal in votes}
 
 
 def _agreed(signs: Iterable[int]) -> int | None:
     """The sign of all that is not neutral, 0 when nothing is, None when they disagree."""
     found = set(signs) - {0}
     return found.pop() if len(found) == 1 else None if found else 0
-
-
-def _sign(signal: Signal) -> int:
-    match signal.kind, signal.value:
-        case (FeedbackKind.THUMB, "up") | (FeedbackKind.OUTCOME, "passed"):
-            return 1
-        case (FeedbackKind.THUMB, "down") | (FeedbackKind.OUTCOME, "failed"):
-            return -1
-        case FeedbackKind.RATING, int() | float() as stars if not isinstance(stars, bool):
-            return 1 if stars >= 4 else -1 if stars <= 2 else 0
-        case _:
-            return 0

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import AwareDatetime, JsonValue
 
-from pipeline.records.base import BusinessKey, Message, Record, Sha256, Share
+from pipeline.records.base import BusinessKey, Message, Record, Sha256, Share, content_id
 
 
 class Arm(StrEnum):
@@ -152,6 +152,8 @@ class DropReason(StrEnum):
     USER_CAP = "user_cap"
     TOO_FEW_USERS = "too_few_users"
     HELD_OUT_NEIGHBOUR = "held_out_neighbour"  # a near-duplicate of a row on the other side of the split
+    QUARANTINED = "quarantined"  # looks like poison; held until a person has looked
+    POISON = "poison"  # a person has looked, and dropped it
 
 
 class Dropped(Record):
@@ -180,6 +182,19 @@ class Signal(Record):
         over = self.value.get("over") if self.kind is FeedbackKind.CHOICE and isinstance(self.value, dict) else None
         return over if isinstance(over, str) else None
 
+    @property
+    def sign(self) -> int:
+        """1 when it says that the answer is good, -1 that it is bad, 0 when it says neither."""
+        match self.kind, self.value:
+            case (FeedbackKind.THUMB, "up") | (FeedbackKind.OUTCOME, "passed"):
+                return 1
+            case (FeedbackKind.THUMB, "down") | (FeedbackKind.OUTCOME, "failed"):
+                return -1
+            case FeedbackKind.RATING, int() | float() as stars if not isinstance(stars, bool):
+                return 1 if stars >= 4 else -1 if stars <= 2 else 0
+            case _:
+                return 0
+
 
 class RatedInteraction(Record):
     """An interaction with all that was finally said about it."""
@@ -188,6 +203,53 @@ class RatedInteraction(Record):
     signals: tuple[Signal, ...]
     replaced_by: str | None = None
     """The interaction that regenerated this one."""
+
+
+class QuarantineReason(StrEnum):
+    """What makes signals look like poison."""
+
+    BURST = "burst"  # one user gives far more signals in a short time than the others ever do
+    GROUP = "group"  # users of one client, or of one hour, vote alike
+    SAME_LINK = "same_link"  # edits put the same site into different answers
+    SAME_TEXT = "same_text"  # edits put the same words into answers to different questions
+    CONTRARIAN = "contrarian"  # one user votes against everybody else on comparable answers
+
+
+class Finding(Record):
+    """Signals that look like poison, and why; it holds no text of anybody."""
+
+    business: BusinessKey
+    reason: QuarantineReason
+    evidence: str
+    """In plain words; texts appear as hashes and counts only."""
+    user_keys: tuple[str, ...]
+    interaction_ids: tuple[str, ...]
+    event_ids: tuple[str, ...]
+    """The newest event of each signal: who says something else later has not said that yet."""
+
+    @property
+    def finding_id(self) -> str:
+        """Hash of what is held and why: the same signals are the same finding on every night."""
+        return content_id([self.business, self.reason, sorted(self.event_ids)])
+
+
+class QuarantineState(StrEnum):
+    """What becomes of a finding's signals."""
+
+    HELD = "held"  # kept out until a person decides
+    RELEASED = "released"  # used like any others
+    DROPPED = "dropped"  # kept out for good
+
+
+class Quarantined(Record):
+    """A finding as it stands in the control database."""
+
+    finding: Finding
+    state: QuarantineState
+    found_at: AwareDatetime
+    decided_at: AwareDatetime | None = None
+    decided_by: str | None = None
+    why: str | None = None
 
 
 class CleanRecord(Record):
