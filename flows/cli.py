@@ -8,17 +8,10 @@ from typing import Any
 
 import click
 
+from flows.data_commands import snapshot
+from flows.options import BUSINESS, CONFIGS
 from pipeline.errors import ConfigError, PipelineError
 
-CONFIGS = click.option(
-    "--configs",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("configs"),
-    envvar="TUNELOOP_CONFIGS",
-    show_default=True,
-    help="Configuration folder: tuneloop.yaml, businesses/, suites/.",
-)
-BUSINESS = click.option("--business", required=True, help="The business's key, such as support.")
 REASON = click.option("--reason", required=True, help="Why; goes to the audit trail.")
 
 
@@ -41,8 +34,11 @@ def main() -> None:
     One machine:   tuneloop up, then point the OpenAI client at the gateway.
     Every night:   the schedule of each business runs by itself; `tuneloop nightly` runs one now.
     Promote:       set alias `promote` on a version in the MLflow page, `rollback` to return to one.
-    Look:          tuneloop status
+    Look:          tuneloop status, tuneloop snapshot show
     """
+
+
+main.add_command(snapshot)
 
 
 @main.command()

@@ -1,0 +1,78 @@
+"""The commands that look at data: `tuneloop snapshot`. Their work is in modules imported late."""
+
+from pathlib import Path
+
+import click
+
+from flows.options import BUSINESS, CONFIGS
+
+_EXAMPLES = click.option(
+    "--examples", type=click.IntRange(0, 1000), default=3, show_default=True, help="How many rows to show."
+)
+
+
+@click.group()
+def snapshot() -> None:
+    """Look at the datasets that adapters are trained on.
+
+    \b
+    A snapshot is one immutable folder, named by a hash over its rows. Personal data in it is replaced already.
+      tuneloop snapshot list --business support            which there are
+      tuneloop snapshot show --business support            the latest: counts, reasons, a few rows
+      tuneloop snapshot diff 3f2a latest --business support   what changed since
+    CARD.md in its folder is the data card. An id may be cut to its first characters.
+    """
+
+
+@snapshot.command("list")
+@CONFIGS
+@BUSINESS
+def list_snapshots(configs: Path, business: str) -> None:
+    """Show a business's snapshots, newest first: rows by side, interactions, users."""
+    from flows import snapshots
+    from pipeline.config import load_config
+
+    snapshots.list_all(load_config(configs), business)
+
+
+@snapshot.command()
+@click.argument("name", metavar="[ID|latest]", default="latest")
+@CONFIGS
+@BUSINESS
+@click.option(
+    "--side",
+    type=click.Choice(["train", "held_out", "recent"]),
+    default="train",
+    show_default=True,
+    help="Which rows to show.",
+)
+@_EXAMPLES
+def show(name: str, configs: Path, business: str, side: str, examples: int) -> None:
+    """Show what a snapshot holds, and a few rows with where they come from.
+
+    A row's lineage is its weight, how many feedback events of how many users it rests on, the model version that
+    answered, and when. `latest` is the snapshot whose window ends last.
+    """
+    from flows import snapshots
+    from pipeline.config import load_config
+    from pipeline.records import Split
+
+    snapshots.show(load_config(configs), business, name, Split(side), examples)
+
+
+@snapshot.command()
+@click.argument("before", metavar="ID")
+@click.argument("after", metavar="ID")
+@CONFIGS
+@click.option("--business", help="The business's key; needed only where the ids leave it open, as `latest` does.")
+@_EXAMPLES
+def diff(before: str, after: str, configs: Path, business: str | None, examples: int) -> None:
+    """Show what changed from one snapshot to another.
+
+    Rows that came and went, rows that changed side or weight, and interactions that are used or left out for another
+    reason than before. A row is the same when its kind, its texts and its interactions are.
+    """
+    from flows import snapshots
+    from pipeline.config import load_config
+
+    snapshots.diff(load_config(configs), business, before, after, examples)
