@@ -16,24 +16,26 @@ from pipeline.errors import DataError
 from pipeline.gateway.arms import SessionArms
 from pipeline.gateway.auth import KeyRing
 from pipeline.gateway.errors import JSON, Refused, answer_refusal
+from pipeline.gateway.exchange import Exchange
+from pipeline.gateway.metrics import TEXT, Metrics
 from pipeline.gateway.openapi import ADMIN_API, openapi_json
 from pipeline.gateway.routes import RouteTable
-from pipeline.gateway.server import Exchange
 from pipeline.records import Routes
 
 _MOST_ARMS = 10_000
-_OPEN = (("GET", b"/healthz"), ("GET", b"/openapi.json"))
+_OPEN = (("GET", b"/healthz"), ("GET", b"/metrics"), ("GET", b"/openapi.json"))
 """Served without a key."""
 
 
 class AdminApi:
     """The handler of the admin port."""
 
-    def __init__(self, admin_key: str, keys: KeyRing, table: RouteTable, arms: SessionArms) -> None:
+    def __init__(self, admin_key: str, keys: KeyRing, table: RouteTable, arms: SessionArms, metrics: Metrics) -> None:
         self._expected = b"Bearer " + admin_key.encode()
         self._keys = keys
         self._table = table
         self._arms = arms
+        self._metrics = metrics
         self._paths = {
             ("GET", b"/admin/routes"): self._get_routes,
             ("PUT", b"/admin/routes"): self._put_routes,
@@ -46,9 +48,7 @@ class AdminApi:
         """Serve one request."""
         try:
             if (exchange.method, exchange.path) in _OPEN:
-                is_health = exchange.path == b"/healthz"
-                body = b'{"status":"ok"}' if is_health else await asyncio.to_thread(openapi_json, ADMIN_API)
-                exchange.respond(200, (JSON,), body)
+                await self._serve_open(exchange)
                 return
             if not self._may_steer(exchange.headers.get(b"authorization", b"")):
                 raise Refused(401, "invalid_admin_key", "no valid admin key in 'Authorization: Bearer <key>'")
@@ -59,6 +59,14 @@ class AdminApi:
             exchange.respond(status, (JSON,), body)
         except Refused as refused:
             answer_refusal(exchange, refused)
+
+    async def _serve_open(self, exchange: Exchange) -> None:
+        if exchange.path == b"/healthz":
+            exchange.respond(200, (JSON,), b'{"status":"ok"}')
+        elif exchange.path == b"/metrics":  # of this worker alone; the data port's come from any of them
+            exchange.respond(200, (TEXT,), self._metrics.exposition())
+        else:
+            exchange.respond(200, (JSON,), await asyncio.to_thread(openapi_json, ADMIN_API))
 
     def operations(self) -> set[tuple[str, str]]:
         """Every method and path that is served."""

@@ -10,14 +10,13 @@ from pipeline.events.segment import SegmentWriter
 from pipeline.gateway.auth import ApiKey, KeyRing
 from pipeline.gateway.completions import Completions
 from pipeline.gateway.errors import JSON, Refused, answer_refusal
+from pipeline.gateway.exchange import Exchange
 from pipeline.gateway.inbox import ANY_ORIGIN, Inbox
 from pipeline.gateway.lookup import Lookups
-from pipeline.gateway.metrics import Metrics
+from pipeline.gateway.metrics import TEXT, Metrics
 from pipeline.gateway.openapi import DATA_API, openapi_json
 from pipeline.gateway.routes import RouteTable
-from pipeline.gateway.server import Exchange
 
-_TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 _COMPLETIONS = {b"/v1/chat/completions": "/v1/chat/completions", b"/v1/completions": "/v1/completions"}
 _LINKS = b"/v1/feedback/"
 
@@ -132,15 +131,7 @@ class DataApi:
         exchange.respond(200 if ready else 503, (JSON,), msgspec.json.encode(body))
 
     async def _measured(self, exchange: Exchange) -> None:
-        self._metrics.routes_generation = self._table.routes.generation
-        self._metrics.waiting = self._completions.waiting()
-        self._metrics.log_gauges = {
-            "queued_bytes": self._writer.queued_bytes,
-            "lag_seconds": self._writer.lag_s,
-            "dropped_lines": self._writer.dropped,
-            "failing": self._writer.failing,
-        }
-        exchange.respond(200, (_TEXT,), self._metrics.exposition())
+        exchange.respond(200, (TEXT,), self._metrics.exposition())
 
 
 def _pick(exchange: Exchange, methods: Mapping[str, _One]) -> _One:

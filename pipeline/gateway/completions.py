@@ -10,6 +10,7 @@ from pipeline.gateway.answer import Answer
 from pipeline.gateway.arms import ArmStore, SessionArm, SessionArms
 from pipeline.gateway.auth import ApiKey
 from pipeline.gateway.errors import Refused
+from pipeline.gateway.exchange import ClientGone, Exchange, Header
 from pipeline.gateway.ids import Ids
 from pipeline.gateway.limits import Admission, too_many
 from pipeline.gateway.metrics import Metrics
@@ -18,7 +19,6 @@ from pipeline.gateway.relay import Dispatch, Relay
 from pipeline.gateway.request import Asked, conversation_start, dispatch_body, read_request
 from pipeline.gateway.routes import RouteTable
 from pipeline.gateway.routing import Assignment, arm_now, assign, assignment_hash, target_of, user_group
-from pipeline.gateway.server import ClientGone, Exchange, Header
 from pipeline.gateway.turn import Line, Turn
 from pipeline.records import Arm, Route, StreamEnd
 
@@ -88,10 +88,6 @@ class Completions:
             answer = await self._answer(exchange, asked, turn, path)
         finally:
             self._admission.leave(business, answer.tokens, perf_counter_ns() / 1e9)
-
-    def waiting(self) -> dict[str, int]:
-        """Requests that wait for their turn, by business."""
-        return self._admission.waiting()
 
     async def _wait(self, exchange: Exchange, business: str, waiter: asyncio.Future[None]) -> None:
         """Wait for a turn, for as long as the client does and no longer than is allowed."""

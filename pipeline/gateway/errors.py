@@ -2,7 +2,7 @@
 
 import msgspec
 
-from pipeline.gateway.server import Exchange, Header
+from pipeline.gateway.exchange import Exchange, Header
 
 JSON: Header = (b"content-type", b"application/json")
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}

@@ -74,13 +74,14 @@ class Gateway:
             )
         )
         self._keys = KeyRing()
-        metrics = Metrics()
+        self._metrics = metrics = Metrics()
+        metrics.fill_gauges = self._fill_gauges
         ids = Ids(settings.user_salt.get_secret_value())
         arms = SessionArms()
         shared = _shared(settings)
         store = shared.arms if shared else DatabaseArmStore(database)
         self._arm_sync = ArmSync(arms, store, utc_now)
-        admission = Admission(
+        self._admission = admission = Admission(
             {key: business.limits for key, business in config.businesses.items()},
             section.max_running,
             time.perf_counter(),
@@ -103,12 +104,12 @@ class Gateway:
             base_model=config.system.base_model.id,
             engine_key=settings.engine_key.get_secret_value(),
         )
-        inbox = Inbox(self._keys, self._writer, self._table, ids, metrics, utc_now)
+        inbox = Inbox(self._keys, admission, self._writer, self._table, ids, metrics, utc_now)
         lookups = Lookups(state_dir / "events", ids, utc_now)
         self._data_api = DataApi(self._keys, completions, inbox, lookups, self._writer, self._table, metrics)
         limits = Limits(body_bytes=int(section.max_body_mb * 1024 * 1024))
         self._data_server = Server(self._data_api, limits)
-        self._admin_server = Server(AdminApi(self._admin_key, self._keys, self._table, arms), limits)
+        self._admin_server = Server(AdminApi(self._admin_key, self._keys, self._table, arms, metrics), limits)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, data_socket: socket.socket, admin_socket: socket.socket) -> None:
@@ -155,6 +156,16 @@ class Gateway:
         lost = await self._writer.close()
         if lost:
             log.error("%d lines of the event log could not be written", lost)
+
+    def _fill_gauges(self) -> None:
+        self._metrics.routes_generation = self._table.routes.generation
+        self._metrics.waiting = self._admission.waiting()
+        self._metrics.log_gauges = {
+            "queued_bytes": self._writer.queued_bytes,
+            "lag_seconds": self._writer.lag_s,
+            "dropped_lines": self._writer.dropped,
+            "failing": self._writer.failing,
+        }
 
 
 def _shared(settings: Settings) -> "Shared | None":

@@ -1,5 +1,6 @@
 """`/v1/feedback`, `/v1/feedback-links` and what is posted to a link: taken when it is durable, not before."""
 
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -8,12 +9,13 @@ from pipeline.errors import Transient
 from pipeline.events.segment import SegmentWriter
 from pipeline.gateway.auth import ApiKey, KeyRing
 from pipeline.gateway.errors import JSON, Refused
+from pipeline.gateway.exchange import Exchange, Header
 from pipeline.gateway.feedback import read_feedback
 from pipeline.gateway.ids import Ids
+from pipeline.gateway.limits import Admission
 from pipeline.gateway.links import Link, make_token, read_link_request, read_linked_feedback, read_token
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.routes import RouteTable
-from pipeline.gateway.server import Exchange, Header
 from pipeline.gateway.tasks import Clock
 from pipeline.records import Feedback
 
@@ -31,9 +33,17 @@ class Inbox:
     """Takes feedback."""
 
     def __init__(
-        self, keys: KeyRing, writer: SegmentWriter, table: RouteTable, ids: Ids, metrics: Metrics, clock: Clock
+        self,
+        keys: KeyRing,
+        admission: Admission,
+        writer: SegmentWriter,
+        table: RouteTable,
+        ids: Ids,
+        metrics: Metrics,
+        clock: Clock,
     ) -> None:
         self._keys = keys
+        self._admission = admission
         self._writer = writer
         self._table = table
         self._ids = ids
@@ -74,6 +84,8 @@ class Inbox:
         return link
 
     async def _keep(self, exchange: Exchange, events: Sequence[Feedback], headers: tuple[Header, ...] = ()) -> None:
+        for business in {event.business for event in events}:
+            self._admission.spend(business, time.perf_counter())
         lines = b"\n".join(b'{"feedback":%b}' % event.model_dump_json().encode() for event in events)
         try:
             await self._writer.append_durable(lines)

@@ -115,9 +115,8 @@ class Admission:
             Refused: 429, the business has reached a limit.
         """
         one = self._businesses[business]
-        for bucket, what in ((one.requests, "requests"), (one.tokens, "tokens")):
-            if bucket is not None and (wait_s := bucket.wait_s(now)) > 0.0:
-                raise too_many(business, f"{what}_per_minute", f"its {what} per minute are used up", wait_s)
+        _check(business, one.requests, "requests", now)
+        _check(business, one.tokens, "tokens", now)
         waiter = None
         if self._running < self._most and one.running < one.most_running:
             one.turn = max(one.turn, self._now)
@@ -134,6 +133,18 @@ class Admission:
             one.requests.take(1, now)
             one.used_requests += 1
         return waiter
+
+    def spend(self, business: str, now: float) -> None:
+        """Count a request that needs no engine, such as feedback.
+
+        Raises:
+            Refused: 429, the business has reached its rate.
+        """
+        one = self._businesses.get(business)
+        if one is not None and one.requests is not None:
+            _check(business, one.requests, "requests", now)
+            one.requests.take(1, now)
+            one.used_requests += 1
 
     def leave(self, business: str, tokens: int, now: float) -> None:
         """A request has ended.
@@ -213,6 +224,11 @@ def too_many(business: str, code: str, message: str, wait_s: float) -> Refused:
     refused = Refused(429, code, f"'{business}': {message}; try again in {seconds} s", business=business)
     refused.headers = ((b"retry-after", str(seconds).encode()),)
     return refused
+
+
+def _check(business: str, bucket: Bucket | None, what: str, now: float) -> None:
+    if bucket is not None and (wait_s := bucket.wait_s(now)) > 0.0:
+        raise too_many(business, f"{what}_per_minute", f"its {what} per minute are used up", wait_s)
 
 
 def _business(limits: LimitsConfig, share: float, rate_share: float, now: float) -> _Business:

@@ -17,8 +17,8 @@ from pipeline.errors import DataError
 from pipeline.events.find import Found, find_interaction
 from pipeline.gateway.auth import ApiKey
 from pipeline.gateway.errors import JSON, Refused
+from pipeline.gateway.exchange import Exchange
 from pipeline.gateway.ids import Ids, made_at
-from pipeline.gateway.server import Exchange
 
 MOST_AT_ONCE = 2
 MOST_WAITING = 16

@@ -6,19 +6,21 @@ models only the latest few are kept.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pipeline.gateway.exchange import Header
 from pipeline.records import StreamEnd
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _BOUNDS_NS = tuple(int(bound * 1e9) for bound in _SECONDS)
 _SORTED_AT_ONCE = 1000
 _MODELS_KEPT = 8
+TEXT: Header = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 _LABELS = ("business", "arm", "model_version")
 
 
@@ -92,15 +94,17 @@ class Metrics(Collector):
         self.refused: dict[tuple[str, str], int] = {}
         """(business or empty, error code) to requests that the gateway itself refused."""
         self.waiting: dict[str, int] = {}
-        """Filled in just before the metrics are read: requests that wait for their turn, by business."""
+        """Requests that wait for their turn, by business."""
         self.feedback: dict[tuple[str, str], int] = {}
         """(business, kind) to accepted feedback."""
         self.retries = 0
         self.record_failures = 0
         self.trips = 0
         self.log_gauges: dict[str, float] = {}
-        """Filled in just before the metrics are read: queued_bytes, lag_seconds, dropped_lines, failing."""
+        """queued_bytes, lag_seconds, dropped_lines, failing."""
         self.routes_generation = -1
+        self.fill_gauges: Callable[[], None] = lambda: None
+        """Called just before the metrics are read."""
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -123,6 +127,7 @@ class Metrics(Collector):
 
     def exposition(self) -> bytes:
         """Prometheus's text format."""
+        self.fill_gauges()
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:

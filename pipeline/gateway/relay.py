@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 
 from pipeline.gateway.errors import JSON, error_body
+from pipeline.gateway.exchange import ClientGone, Exchange, Header
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.routing import pick_replica
-from pipeline.gateway.server import ClientGone, Exchange, Header
 from pipeline.gateway.sse import UsageFilter
 from pipeline.gateway.turn import Turn
 from pipeline.gateway.upstream import Aborted, Call, Cut, Engines, Expired, Unreachable, UpstreamError

@@ -7,23 +7,21 @@ has left, a limit on header bytes, and time limits on slow senders and slow read
 
 import asyncio
 import contextlib
-import http
 import logging
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import httptools
 
+from pipeline.gateway.exchange import STATUS_LINE, ClientGone, Exchange
 from pipeline.gateway.steps import Signal, run
 
 log = logging.getLogger(__name__)
 
-Header = tuple[bytes, bytes]
 _NEVER = float("inf")
 _MOST_WAITING = 16
-_STATUS_LINE = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -47,102 +45,6 @@ class Limits:
     """How often time limits are looked at."""
 
 
-class ClientGone(Exception):
-    """The client closed the connection before its answer was complete."""
-
-
-class Exchange:
-    """One request and the way to answer it: `start`, `write` …, `finish`; or `respond` for all at once."""
-
-    def __init__(self, connection: "_Connection", method: str, url: bytes, headers: dict[bytes, bytes]) -> None:
-        self._connection = connection
-        self.method = method
-        self.path, _, self.query = url.partition(b"?")
-        """As sent, not unquoted: our paths need no quoting, and nothing else is to look like one of them."""
-        self.headers = headers
-        """Names in lower case; of a repeated header the last value."""
-        self.body = b""
-        self.keep_alive = True
-        self.old = False
-        """HTTP/1.0: an answer of unknown length ends with the connection."""
-        self.gone = False
-        self.started = False
-        self.chunked = False
-        self._on_gone: Callable[[], object] | None = None
-
-    def when_gone(self, callback: Callable[[], object] | None) -> None:
-        """Call back when the client leaves (at once if it has); replaces an earlier callback."""
-        self._on_gone = callback
-        if self.gone and callback is not None:
-            callback()
-
-    def start(self, status: int, headers: Iterable[Header], length: int | None) -> None:
-        """Status and headers. They go out with the first bytes of the body, in one packet.
-
-        Args:
-            length: of the body in bytes, or None when it is not known yet.
-        """
-        self.started = True
-        parts = [_STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        for name, value in headers:
-            parts += (name, b": ", value, b"\r\n")
-        if length is not None:
-            parts.append(b"content-length: %d\r\n" % length)
-        elif self.old:
-            self.keep_alive = False
-        else:
-            self.chunked = True
-            parts.append(b"transfer-encoding: chunked\r\n")
-        if not self.keep_alive:
-            parts.append(b"connection: close\r\n")
-        parts.append(b"\r\n")
-        self._connection.head = b"".join(parts)
-
-    async def write(self, data: bytes) -> None:
-        """Send a part of the body now, and wait while the client is too slow to take it.
-
-        Raises:
-            ClientGone: nobody is there to read.
-        """
-        if self.gone:
-            raise ClientGone
-        if not data:
-            return
-        if self.chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
-        connection = self._connection
-        connection.send(data)
-        if connection.writable is not None:
-            await connection.writable
-            if self.gone:
-                raise ClientGone
-
-    def finish(self, data: bytes = b"") -> None:
-        """Send the last part of the body and end the answer."""
-        if self.gone:
-            return
-        if self.chunked:
-            data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else b"0\r\n\r\n"
-        self._connection.send(data)
-        self._connection.answered(self)
-
-    def cut(self) -> None:
-        """End the connection inside the answer, so that the client sees that it is not whole."""
-        if not self.gone:
-            self._connection.flush_and_close()
-
-    def respond(self, status: int, headers: Iterable[Header], body: bytes) -> None:
-        """A whole answer."""
-        self.start(status, headers, len(body))
-        self.finish(b"" if self.method == "HEAD" else body)
-
-    def lost(self) -> None:
-        """The connection is gone."""
-        self.gone = True
-        if self._on_gone is not None:
-            self._on_gone()
-
-
 Handler = Callable[[Exchange], Awaitable[None]]
 
 
@@ -152,7 +54,7 @@ class Server:
     def __init__(self, handler: Handler, limits: Limits) -> None:
         self.handler = handler
         self.limits = limits
-        self.connections: set[_Connection] = set()
+        self.connections: set[Connection] = set()
         self.active = 0
         """Requests whose handler runs."""
         self._quiet = asyncio.Event()
@@ -163,7 +65,7 @@ class Server:
 
     async def listen(self, sock: socket.socket) -> None:
         """Begin to accept connections."""
-        self._listener = await self.loop.create_server(lambda: _Connection(self), sock=sock, backlog=2048)
+        self._listener = await self.loop.create_server(lambda: Connection(self), sock=sock, backlog=2048)
         self._sweeper = self.loop.create_task(self._sweep())
 
     async def drain(self, timeout_s: float) -> int:
@@ -214,7 +116,7 @@ class Server:
                 connection.expire()
 
 
-class _Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One client connection; httptools calls the `on_…` methods."""
 
     transport: asyncio.Transport
@@ -359,7 +261,7 @@ class _Connection(asyncio.Protocol):
             return
         body = b'{"error":{"message":"%b","type":"invalid_request_error","param":null,"code":null}}' % message
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
-        self.transport.write(_STATUS_LINE[status] + head + body)
+        self.transport.write(STATUS_LINE[status] + head + body)
         # Closing now would reset the connection under a client that still sends, before it has read why.
         self.deadline = self.loop.time() + self.server.limits.linger_s
 

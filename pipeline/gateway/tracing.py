@@ -16,7 +16,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from pipeline.config import TracingConfig
 from pipeline.gateway.answer import Answer
-from pipeline.gateway.server import Header
+from pipeline.gateway.exchange import Header
 from pipeline.gateway.turn import Turn
 from pipeline.records import StreamEnd
 

@@ -125,3 +125,18 @@ async def test_who_waits_too_long_is_told_and_who_leaves_frees_his_place(tmp_pat
         again = await ask(client, gateway)
     assert late.json()["error"]["code"] == "queue_timeout"
     assert [answered.status_code, again.status_code] == [200, 200]
+
+
+async def test_feedback_counts_against_the_rate_and_is_not_taken_above_it(tmp_path: Path) -> None:
+    limits = {"support": LimitsConfig(requests_per_minute=1)}
+    async with (
+        stub_engine(answer_fine) as engine,
+        running_gateway(tmp_path, engine.url, limits=limits) as gateway,
+        httpx.AsyncClient(base_url=gateway.url, headers=gateway.auth) as client,
+    ):
+        event = {"interaction_id": "i", "kind": "thumb", "value": "up"}
+        answers = [await client.post("/v1/feedback", json=event | {"event_id": name}) for name in ("e1", "e2")]
+        metrics = (await client.get(f"{gateway.admin_url}/metrics")).text
+    assert [answer.status_code for answer in answers] == [202, 429]
+    assert [one.event_id for one in gateway.feedback()] == ["e1"]
+    assert 'tuneloop_refused_total{business="support",code="requests_per_minute"} 1.0' in metrics

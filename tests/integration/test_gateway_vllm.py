@@ -1,6 +1,8 @@
 """The gateway in front of a real vLLM."""
 
 import asyncio
+import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import openai
 import pytest
 
 from pipeline.records import StreamEnd
-from tests.conftest import Engines
+from tests.conftest import ROOT, Engines
 from tests.gateway_stub import RunningGateway, running_gateway
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -64,6 +66,27 @@ async def test_a_client_that_leaves_frees_a_real_engine(gateway: RunningGateway,
         async with asyncio.timeout(20):
             while running_requests((await client.get(engines.base_url + "/metrics")).text):
                 await asyncio.sleep(0.1)
+
+
+async def test_vllm_s_own_load_test_runs_against_the_gateway(
+    gateway: RunningGateway, engines: Engines, tmp_path: Path
+) -> None:
+    what = ("--backend", "openai-chat", "--base-url", gateway.url, "--endpoint", "/v1/chat/completions")
+    whom = ("--model", "support", "--tokenizer", str(engines.base_path))
+    load = ("--dataset-name", "random", "--random-input-len", "16", "--random-output-len", "4", "--num-prompts", "4")
+    kept = ("--save-result", "--result-dir", str(tmp_path), "--result-filename", "result.json")
+    process = await asyncio.create_subprocess_exec(
+        str(ROOT / ".venv-engine" / "bin" / "vllm"),
+        *("bench", "serve", *what, *whom, *load, *kept),
+        env=os.environ | {"OPENAI_API_KEY": gateway.key, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()[-2000:]
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert (result["completed"], result["failed"]) == (4, 0)
+    assert {one.stream_end for one in await gateway.logged(4)} == {StreamEnd.COMPLETE}
 
 
 def running_requests(metrics: str) -> float:

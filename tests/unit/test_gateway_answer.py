@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.gateway.answer import Answer, read_json_answer, read_stream
 from pipeline.gateway.recorder import judge_end
 from pipeline.records import Choice, StreamEnd
-from tests.gateway_stub import completion, delta, sse
+from tests.gateway_stub import USAGE_CHUNK, completion, delta, sse
 
 
 def texts(answer: Answer) -> list[object]:
@@ -168,3 +168,26 @@ def test_pieces_add_up_to_the_text(pieces: list[tuple[int, str]], end: str) -> N
     answer = read_stream(stream.encode())
     expected = {index: "".join(text for other, text in clean if other == index) for index, _ in clean}
     assert {choice["index"]: choice["message"]["content"] for choice in answer.choices} == expected
+
+
+def typical(text: str | None, index: int, finish: str | None, arguments: str) -> dict[str, object]:
+    call = {"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]} if arguments else {}
+    return delta(text, index=index, finish=finish, **call)
+
+
+TYPICAL = st.builds(
+    typical,
+    st.none() | st.text(max_size=5),
+    st.integers(0, 2),
+    st.sampled_from([None, "stop", "abort"]),
+    st.text(max_size=3),
+)
+
+
+@given(st.lists(TYPICAL | CHUNK | st.just(USAGE_CHUNK), max_size=6), st.booleans(), st.integers(0, 40))
+def test_a_sound_stream_read_at_once_is_what_reading_line_by_line_gives(
+    chunks: list[object], done: bool, cut: int
+) -> None:
+    stream = sse(*chunks, done=done)
+    stream = stream[: len(stream) - cut] if cut else stream
+    assert read_stream(stream) == read_stream(b": hello\n\n" + stream)

@@ -1,0 +1,107 @@
+"""One HTTP request of a client and the way to answer it."""
+
+import http
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipeline.gateway.server import Connection
+
+Header = tuple[bytes, bytes]
+STATUS_LINE = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its answer was complete."""
+
+
+class Exchange:
+    """One request and the way to answer it: `start`, `write` …, `finish`; or `respond` for all at once."""
+
+    def __init__(self, connection: "Connection", method: str, url: bytes, headers: dict[bytes, bytes]) -> None:
+        self._connection = connection
+        self.method = method
+        self.path, _, self.query = url.partition(b"?")
+        """As sent, not unquoted: our paths need no quoting, and nothing else is to look like one of them."""
+        self.headers = headers
+        """Names in lower case; of a repeated header the last value."""
+        self.body = b""
+        self.keep_alive = True
+        self.old = False
+        """HTTP/1.0: an answer of unknown length ends with the connection."""
+        self.gone = False
+        self.started = False
+        self.chunked = False
+        self._on_gone: Callable[[], object] | None = None
+
+    def when_gone(self, callback: Callable[[], object] | None) -> None:
+        """Call back when the client leaves (at once if it has); replaces an earlier callback."""
+        self._on_gone = callback
+        if self.gone and callback is not None:
+            callback()
+
+    def start(self, status: int, headers: Iterable[Header], length: int | None) -> None:
+        """Status and headers. They go out with the first bytes of the body, in one packet.
+
+        Args:
+            length: of the body in bytes, or None when it is not known yet.
+        """
+        self.started = True
+        parts = [STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status]
+        for name, value in headers:
+            parts += (name, b": ", value, b"\r\n")
+        if length is not None:
+            parts.append(b"content-length: %d\r\n" % length)
+        elif self.old:
+            self.keep_alive = False
+        else:
+            self.chunked = True
+            parts.append(b"transfer-encoding: chunked\r\n")
+        if not self.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts.append(b"\r\n")
+        self._connection.head = b"".join(parts)
+
+    async def write(self, data: bytes) -> None:
+        """Send a part of the body now, and wait while the client is too slow to take it.
+
+        Raises:
+            ClientGone: nobody is there to read.
+        """
+        if self.gone:
+            raise ClientGone
+        if not data:
+            return
+        if self.chunked:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        connection = self._connection
+        connection.send(data)
+        if connection.writable is not None:
+            await connection.writable
+            if self.gone:
+                raise ClientGone
+
+    def finish(self, data: bytes = b"") -> None:
+        """Send the last part of the body and end the answer."""
+        if self.gone:
+            return
+        if self.chunked:
+            data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else b"0\r\n\r\n"
+        self._connection.send(data)
+        self._connection.answered(self)
+
+    def cut(self) -> None:
+        """End the connection inside the answer, so that the client sees that it is not whole."""
+        if not self.gone:
+            self._connection.flush_and_close()
+
+    def respond(self, status: int, headers: Iterable[Header], body: bytes) -> None:
+        """A whole answer."""
+        self.start(status, headers, len(body))
+        self.finish(b"" if self.method == "HEAD" else body)
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self.gone = True
+        if self._on_gone is not None:
+            self._on_gone()
