@@ -46,6 +46,7 @@ def write_json(path: Path, plan: Plan, ran: Ran, rows: Sequence[Row], machine: M
         "date": now.isoformat(timespec="seconds"),
         "machine": asdict(machine),
         "versions": ran.versions,
+        "wakes": asdict(ran.wakes),
         "skipped": ran.skipped,
         "plan": asdict(plan),
         "event_log_lines_dropped": ran.dropped_lines,
@@ -79,8 +80,12 @@ def section(plan: Plan, ran: Ran, rows: Sequence[Row], machine: Machine, now: da
 def _notes(ran: Ran) -> list[str]:
     busy = sum(window.contended for window in ran.windows)
     notes = [
+        f"- On this machine sending to a waiting process and getting its answer costs {ran.wakes.same_core_us:.1f} µs "
+        f"of CPU when it is on the same core and {ran.wakes.other_core_us:.1f} µs when it is on the other one. A gateway "
+        "pays it up to twice a request or chunk, the less the busier the other core is; where it is large (nested "
+        "virtual machines), it hides differences between gateways. `ARGS='--cores one'` measures without it.",
         f"- In {busy} of {len(ran.windows)} windows other processes took more than {CONTENDED_CORES:g} cores. Such "
-        "windows count only where a contestant has no others, and their rows are marked *."
+        "windows count only where a contestant has no others, and their rows are marked *.",
     ]
     if ran.dropped_lines:
         notes.append(f"- tuneloop's event log could not take {ran.dropped_lines:,} lines at full load.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.benchmarks.gateway import tuneloop
@@ -20,6 +20,7 @@ from tests.benchmarks.gateway.cases import (
 )
 from tests.benchmarks.gateway.peers import start_envoy, start_litellm, start_nginx
 from tests.benchmarks.gateway.servers import GATEWAY_CORE, LOAD_CORE, BenchError, Server, start_stub, wait_ready
+from tests.benchmarks.gateway.wake import WakeCosts, measure_wakes
 from tests.benchmarks.gateway.window import Contestant, Window, measure
 
 _BOTH_CORES = (GATEWAY_CORE, LOAD_CORE)
@@ -35,6 +36,13 @@ class Plan:
     metrics: tuple[str, ...] = ()
     rounds: int = 3
     quick: bool = False
+    one_core: bool = False
+    """Stub and load generator share the gateway's core."""
+
+    @property
+    def load_core(self) -> int:
+        """Of stub and load generator."""
+        return GATEWAY_CORE if self.one_core else LOAD_CORE
 
     @property
     def cases(self) -> tuple[Case, ...]:
@@ -44,8 +52,12 @@ class Plan:
 
     @property
     def windows(self) -> int:
-        """At most so many windows."""
-        return self.rounds * sum(len(case.contestants) for case in self.cases)
+        """So many windows, if nobody is skipped."""
+        return self.rounds * sum(len(self.taking_part(case)) for case in self.cases)
+
+    def taking_part(self, case: Case) -> list[str]:
+        """Who is asked for, in a case; our own workers are not chosen by name."""
+        return [name for name in case.contestants if name in self.only or case.metric == WORKERS.metric]
 
 
 @dataclass
@@ -56,6 +68,7 @@ class Ran:
     versions: dict[str, str] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
     """A line for each contestant or case that did not take part."""
+    wakes: WakeCosts = field(default_factory=lambda: WakeCosts(0.0, 0.0))
     dropped_lines: int = 0
     """Of our event log, over the run."""
 
@@ -70,7 +83,9 @@ def run(plan: Plan, folder: Path, say: Say, saw: Callable[[Window], None]) -> Ra
     """
     ran = Ran()
     with ExitStack() as stack:
-        stub = start_stub(folder)
+        ran.wakes = measure_wakes()
+        say(f"a wake-up costs {ran.wakes.same_core_us:.1f} µs on one core, {ran.wakes.other_core_us:.1f} µs on two")
+        stub = start_stub(folder, plan.load_core)
         stack.callback(stub.stop)
         contestants = _start_all(plan, folder, stub, ran, say, stack)
         for case in plan.cases:
@@ -119,7 +134,7 @@ def _start_all(plan: Plan, folder: Path, stub: Server, ran: Ran, say: Say, stack
             ran.skipped.append(f"{name}: {error}")
             say(f"skipped {name}: {error}")
             continue
-        contestants.append(contestant)
+        contestants.append(replace(contestant, load_cores=(plan.load_core,)))
         ran.versions[name] = contestant.version
     return contestants
 

@@ -82,11 +82,11 @@ def start(
     return Server(name, port, process, log)
 
 
-def start_stub(folder: Path) -> Server:
+def start_stub(folder: Path, core: int = LOAD_CORE) -> Server:
     """The stub engine; ready when this returns."""
     port = free_port()
     command = [sys.executable, "-m", "tests.benchmarks.gateway.stub", "--port", str(port)]
-    server = start("stub", port, command, folder, (LOAD_CORE,))
+    server = start("stub", port, command, folder, (core,))
     wait_ready(server, ("-",))
     return server
 
