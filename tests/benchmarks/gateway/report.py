@@ -81,9 +81,10 @@ def _notes(ran: Ran) -> list[str]:
     busy = sum(window.contended for window in ran.windows)
     notes = [
         f"- On this machine sending to a waiting process and getting its answer costs {ran.wakes.same_core_us:.1f} µs "
-        f"of CPU when it is on the same core and {ran.wakes.other_core_us:.1f} µs when it is on the other one. A gateway "
-        "pays it up to twice a request or chunk, the less the busier the other core is; where it is large (nested "
-        "virtual machines), it hides differences between gateways. `ARGS='--cores one'` measures without it.",
+        f"of CPU when it is on the same core and {ran.wakes.other_core_us:.1f} µs when it is on the other one. A "
+        "gateway pays it up to twice a request or chunk, the less the busier the other core is; where it is large "
+        "(nested virtual machines), it hides differences between gateways. `make bench-gateway ARGS='--cores one'` "
+        "measures without it.",
         f"- In {busy} of {len(ran.windows)} windows other processes took more than {CONTENDED_CORES:g} cores. Such "
         "windows count only where a contestant has no others, and their rows are marked *.",
     ]
