@@ -68,13 +68,13 @@ class Exchange:
         Raises:
             ClientGone: nobody is there to read.
         """
-        if self.gone:
+        connection = self._connection
+        if self.gone or connection.transport.is_closing():  # a closing transport takes all, and says so only later
             raise ClientGone
         if not data:
             return
         if self.chunked:
             data = b"%x\r\n%b\r\n" % (len(data), data)
-        connection = self._connection
         connection.send(data)
         if connection.writable is not None:
             await connection.writable
