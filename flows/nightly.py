@@ -23,7 +23,7 @@ from evals.report import render_gate_report
 from evals.run import Endpoint, run_eval
 from flows.step import step
 from pipeline.clean.dedup import drop_duplicates
-from pipeline.clean.pii import make_detector
+from pipeline.clean.pii import Rules, make_detector
 from pipeline.clean.steps import clean_records
 from pipeline.collect.join import join_feedback
 from pipeline.config import BusinessConfig, Config, Settings, load_config, load_settings
@@ -107,8 +107,10 @@ def _build(config: Config, about: BusinessConfig, due: datetime) -> tuple[Snapsh
     events = step(read_events, "collect")(events_dir, about.business, start, due)
     rated = step(join_feedback, "join")(events.interactions, events.feedback)
     logger.info("collect: %d interactions, %d feedback", len(events.interactions), len(events.feedback))
-    detector = step(make_detector, "load personal-data recognisers")(about.language)
-    clean, unclean = step(clean_records, "clean")(rated, detector, golden_prompts(suite) if suite else frozenset())
+    rules = Rules(about.pii, about.language)
+    detector = step(make_detector, "load personal-data recognisers")(about.language, rules)
+    golden = golden_prompts(suite) if suite else frozenset()
+    clean, unclean = step(clean_records, "clean")(rated, detector, golden, rules)
     unique, duplicates = step(drop_duplicates, "near-duplicates")(clean, about.dataset.near_duplicate_threshold)
     rows, unused = step(build_rows, "examples")(unique, about.business, about.dataset, due)
     dropped = [*unclean, *duplicates, *unused]

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_va
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from pipeline.clean.pii_config import PiiConfig
 from pipeline.errors import ConfigError
 from pipeline.records import BusinessKey, Record, Share
 from pipeline.train.recipe import Recipe
@@ -265,6 +266,7 @@ class BusinessConfig(Record):
     """Cron expression in the business's time zone."""
     retention_days: int = Field(90, ge=1)
     limits: LimitsConfig = LimitsConfig()
+    pii: PiiConfig = PiiConfig()
     dataset: DatasetConfig = DatasetConfig()
     poison: PoisonConfig = PoisonConfig()
     training: Recipe = Recipe()

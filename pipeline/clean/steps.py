@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from pipeline.clean.pii.placeholders import Findings, ScrubFailure, Texts, find_all, scrub_conversation
+from pipeline.clean.pii.rules import Rules
 from pipeline.clean.pii.spans import PiiDetector
 from pipeline.clean.quality import delivery_fault, faults_before_scrubbing, message_fault
 from pipeline.clean.text import comparison_key, is_system, last_user_text, message_text, repair_json, repair_text
@@ -33,7 +34,7 @@ class _Draft:
 
 
 def clean_records(
-    rated: Sequence[RatedInteraction], detector: PiiDetector, golden: frozenset[str]
+    rated: Sequence[RatedInteraction], detector: PiiDetector, golden: frozenset[str], rules: Rules | None = None
 ) -> tuple[list[CleanRecord], list[Dropped]]:
     """Clean one business's rated interactions; each gives one record or one reason.
 
@@ -44,6 +45,10 @@ def clean_records(
         rated: in any order; the result is in order of time.
         detector: finds personal data. What it fails on is dropped as `SCRUB_FAILED`, never passed.
         golden: `comparison_key` of the last user message of each golden item.
+        rules: what the business says about personal data, as the detector had it.
+
+    Raises:
+        DataError: a pattern of the rules is too slow to be used.
     """
     drafts: list[_Draft] = []
     dropped: list[Dropped] = []
@@ -58,7 +63,7 @@ def clean_records(
     findings = find_all((draft.texts for draft in drafts), detector, fixed)
     records: list[CleanRecord] = []
     for session in _by_session(drafts):
-        for cleaned in _scrub_session(session, findings, fixed):
+        for cleaned in _scrub_session(session, findings, fixed, rules):
             if isinstance(cleaned, Dropped):
                 dropped.append(cleaned)
             else:
@@ -137,8 +142,10 @@ def _by_session(drafts: Sequence[_Draft]) -> list[list[_Draft]]:
     return list(sessions.values())
 
 
-def _scrub_session(drafts: Sequence[_Draft], findings: Findings, fixed: frozenset[str]) -> list[CleanRecord | Dropped]:
-    results = scrub_conversation([draft.texts for draft in drafts], findings, fixed)
+def _scrub_session(
+    drafts: Sequence[_Draft], findings: Findings, fixed: frozenset[str], rules: Rules | None
+) -> list[CleanRecord | Dropped]:
+    results = scrub_conversation([draft.texts for draft in drafts], findings, fixed, rules)
     return [
         _drop(draft.rated, DropReason.SCRUB_FAILED, result.detail)
         if isinstance(result, ScrubFailure)

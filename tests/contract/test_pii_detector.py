@@ -3,11 +3,13 @@
 import json
 import socket
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from pipeline.clean.pii import PatternDetector, PiiDetector, make_detector
+from pipeline.clean.pii import PatternDetector, PiiDetector, Rules, make_detector
 from pipeline.clean.pii.checks import chinese_id_digit
+from pipeline.clean.pii_config import PiiConfig
 
 
 @pytest.fixture(scope="module", params=["patterns", "en", "zh"])
@@ -73,3 +75,55 @@ def test_spans_are_ordered_and_inside(detector: PiiDetector) -> None:
 def test_placeholders_stay(detector: PiiDetector) -> None:
     text = "<PERSON_1> wrote to <EMAIL_2> about <PHONE_3>."
     assert removed(detector, text) == text
+
+
+OWN = PiiConfig(
+    allow=("0571-88886666", "service@harbour.example", "海港酒店", "Harbour Hotel"),
+    allow_patterns=("13800[0-9]{6}",),
+    recognisers=({"name": "member-card", "pattern": "VIP[0-9]{8}", "entity": "MEMBER_ID"},),  # type: ignore[arg-type]
+    thresholds={"PERSON": 0.9, "LOCATION": 0.9},
+)
+
+
+@pytest.fixture(scope="module", params=["patterns", "en", "zh"])
+def ruled(request: pytest.FixtureRequest) -> PiiDetector:
+    """A detector with the rules of a business."""
+    language: Literal["en", "zh"] = "en" if request.param == "en" else "zh"
+    rules = Rules(OWN, "zh")
+    return PatternDetector(rules) if request.param == "patterns" else make_detector(language, rules)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "0571-88886666",
+        "(0571) 8888 6666",
+        "+86 571 88886666",
+        "０５７１－８８８８６６６６",
+        "service@harbour.example",
+        "海港酒店",
+        "Harbour Hotel",
+        "13800123456",
+    ],
+)
+@pytest.mark.parametrize("frame", ["{}", "请联系{}谢谢", "Please use {}, thanks.", "电话：{}\n13912345678"])
+def test_what_is_the_business_s_own_stays_and_nothing_else(ruled: PiiDetector, value: str, frame: str) -> None:
+    left = removed(ruled, frame.format(value))
+    assert value in left
+    assert "13912345678" not in left
+
+
+@pytest.mark.parametrize("value", ["VIP12345678", "ＶＩＰ12345678", "xservice@harbour.example", "0571-88886667", ID])
+def test_what_is_not_on_the_list_still_goes(ruled: PiiDetector, value: str) -> None:
+    assert value not in removed(ruled, f"请联系{value}谢谢, or 0571-88886666")
+
+
+def test_a_threshold_above_the_model_s_score_leaves_names_alone(ruled: PiiDetector) -> None:
+    text = "My friend Emily Johnson lives in London. 张伟住在上海。"
+    assert removed(ruled, text) == text
+
+
+def test_what_is_found_says_by_which_rule_and_how_surely(detector: PiiDetector) -> None:
+    (phone,) = [span for span in detector(["Please call 13912345678."])[0] if span.entity == "PHONE"]
+    assert phone.rule
+    assert 0.4 <= phone.score <= 1

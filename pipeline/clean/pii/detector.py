@@ -7,6 +7,7 @@ the named-entity part of each language's model runs; the other parts cost most o
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -37,6 +38,7 @@ from spacy.vocab import Vocab
 from pipeline.clean.pii.chinese import ChineseNames
 from pipeline.clean.pii.patterns import find_patterns
 from pipeline.clean.pii.recognisers import RECOGNISERS
+from pipeline.clean.pii.rules import REGIONS, Rules
 from pipeline.clean.pii.spans import NAMES, Span, fold, resolve
 
 tldextract.extract = tldextract.TLDExtract(suffix_list_urls=())  # type: ignore[assignment]  # the bundled list; no request at the first e-mail
@@ -52,7 +54,6 @@ _OURS = {
     "US_PASSPORT": "PASSPORT",
     "US_DRIVER_LICENSE": "DRIVER_LICENSE",
 }
-_REGIONS = {"en": ("US", "GB", "AU", "IN", "DE", "FR"), "zh": ("CN", "HK", "TW", "MO")}
 _THRESHOLD = 0.4
 """What Presidio gives a number that only has the right shape is below; with a word such as "passport" near, above."""
 _BATCH = 32
@@ -66,15 +67,16 @@ _NO_NAME = regex.compile(r"[\d_=/\\<>{}@#()\[\]\"]")
 class PresidioDetector:
     """Finds structured data and names. About 500 MB, most of it what Presidio and spaCy import; seconds to load."""
 
-    def __init__(self, language: Literal["en", "zh"]) -> None:
+    def __init__(self, language: Literal["en", "zh"], rules: Rules | None = None) -> None:
         self._language = language
+        self._rules = rules or Rules()
         engine = _EnglishEngine() if language == "en" else _ChineseEngine()
         registry = RecognizerRegistry(recognizers=_recognizers(language), supported_languages=[language])
         analyzer = AnalyzerEngine(
             registry=registry,
             nlp_engine=engine,
             supported_languages=[language],
-            default_score_threshold=_THRESHOLD,
+            default_score_threshold=min([_THRESHOLD, *self._rules.thresholds.values()]),
         )
         self._analyzer = BatchAnalyzerEngine(analyzer)
 
@@ -82,18 +84,32 @@ class PresidioDetector:
         folded = [fold(text) for text in texts]
         results = self._analyzer.analyze_iterator([f.text for f in folded], self._language, batch_size=_BATCH)
         return [
-            resolve(text, (f.restore(span) for span in _spans(f.text, row)))
+            resolve(text, self._rules.spare(text, [f.restore(span) for span in self._found(f.text, row)]))
             for text, f, row in zip(texts, folded, results, strict=True)
         ]
+
+    def _found(self, text: str, results: Iterable[RecognizerResult]) -> Iterator[Span]:
+        for span in _spans(text, results):
+            if span.score >= self._rules.thresholds.get(span.entity, _THRESHOLD):
+                yield span
+        yield from self._rules.found(text)
 
 
 def _spans(text: str, results: Iterable[RecognizerResult]) -> Iterator[Span]:
     for result in results:
-        span = Span(result.start, result.end, _OURS.get(result.entity_type, result.entity_type))
+        entity = _OURS.get(result.entity_type, result.entity_type)
+        span = Span(result.start, result.end, entity, _rule(result), result.score)
         if span.entity in NAMES:
             yield from _trimmed(text, span)
         elif result.entity_type != "PHONE_NUMBER" or _is_phone(text, span):
             yield span
+
+
+def _rule(result: RecognizerResult) -> str:
+    name = (result.recognition_metadata or {}).get(RecognizerResult.RECOGNIZER_NAME_KEY, "")
+    if name.startswith("pattern "):
+        return str(name)
+    return "the language's model of names" if name == SpacyRecognizer.__name__ else f"Presidio's {name}"
 
 
 def _trimmed(text: str, span: Span) -> Iterator[Span]:
@@ -102,7 +118,7 @@ def _trimmed(text: str, span: Span) -> Iterator[Span]:
     start = len(value) - len(regex.sub(r"^[^\p{L}]+", "", value))
     name = regex.sub(r"(?:['’]s)?[^\p{L}.]*$", "", value[start:])
     if 1 < len(name) <= _LONG_NAME and (_HAN.search(name) or not _NO_NAME.search(name)):
-        yield Span(span.start + start, span.start + start + len(name), span.entity)
+        yield replace(span, start=span.start + start, end=span.start + start + len(name))
 
 
 def _is_phone(text: str, span: Span) -> bool:
@@ -125,14 +141,15 @@ class _Patterns(EntityRecognizer):
         """Nothing to load."""
 
     def analyze(self, text: str, entities: list[str], nlp_artifacts: NlpArtifacts) -> list[RecognizerResult]:
-        return [RecognizerResult(span.entity, span.start, span.end, 1.0) for span in find_patterns(text)]
+        named = ((span, {RecognizerResult.RECOGNIZER_NAME_KEY: span.rule}) for span in find_patterns(text))
+        return [RecognizerResult(s.entity, s.start, s.end, 1.0, recognition_metadata=why) for s, why in named]
 
 
 def _recognizers(language: str) -> list[EntityRecognizer]:
     common: list[EntityRecognizer] = [
         _Patterns(language),
         SpacyRecognizer(supported_language=language, supported_entities=sorted(NAMES)),
-        PhoneRecognizer(supported_language=language, supported_regions=_REGIONS[language]),
+        PhoneRecognizer(supported_language=language, supported_regions=REGIONS[language]),
         CryptoRecognizer(supported_language=language),
     ]
     american: list[EntityRecognizer] = [

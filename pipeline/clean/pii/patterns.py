@@ -4,11 +4,13 @@ Patterns see folded text (`spans.fold`). Each has a trigger, a necessary conditi
 texts hold nothing and must cost little.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import regex
 
 from pipeline.clean.pii.recognisers import RECOGNISERS, Recogniser
+from pipeline.clean.pii.rules import Rules
 from pipeline.clean.pii.spans import Span, fold, resolve
 
 _CONTEXT = 24
@@ -23,7 +25,7 @@ _OPAQUE = regex.compile(
 
 def find_patterns(folded: str) -> list[Span]:
     """All pattern matches in a folded text; they may overlap. Placeholders that stand there already are left alone."""
-    found = [span for recogniser in RECOGNISERS for span in _find(recogniser, folded)]
+    found = [span for name, recogniser in _NAMED for span in _find(name, recogniser, folded)]
     if not found:
         return found
     opaque = [match.span() for match in _OPAQUE.finditer(folded)]
@@ -33,27 +35,47 @@ def find_patterns(folded: str) -> list[Span]:
 class PatternDetector:
     """The honest fake of the port: everything structured, no names, no model files, no start-up time."""
 
+    def __init__(self, rules: Rules | None = None) -> None:
+        self._rules = rules or Rules()
+
     def __call__(self, texts: Sequence[str]) -> list[list[Span]]:
         return [self._find(text) for text in texts]
 
     def _find(self, text: str) -> list[Span]:
         folded = fold(text)
-        return resolve(text, (folded.restore(span) for span in find_patterns(folded.text)))
+        found = [*find_patterns(folded.text), *self._rules.found(folded.text)]
+        return resolve(text, self._rules.spare(text, [folded.restore(span) for span in found])) if found else []
 
 
-def _find(recogniser: Recogniser, text: str) -> list[Span]:
+def _named(recognisers: Iterable[Recogniser]) -> Iterator[tuple[str, Recogniser]]:
+    """Each with the name that explanations call it by: its entity and its number among those of the entity."""
+    seen: Counter[str] = Counter()
+    for recogniser in recognisers:
+        seen[recogniser.entity] += 1
+        yield f"pattern {recogniser.entity} {seen[recogniser.entity]}", recogniser
+
+
+_NAMED = tuple(_named(RECOGNISERS))
+
+
+def _find(name: str, recogniser: Recogniser, text: str) -> list[Span]:
     if not recogniser.trigger.search(text):
         return []
     group = "value" if "value" in recogniser.pattern.groupindex else 0
     matches = (match.span(group) for match in recogniser.pattern.finditer(text))
-    return [Span(start, end, recogniser.entity) for start, end in matches if _counts(recogniser, text, start, end)]
+    return [
+        Span(start, end, recogniser.entity, f"{name}: {why}")
+        for start, end in matches
+        if (why := _why(recogniser, text, start, end))
+    ]
 
 
-def _counts(recogniser: Recogniser, text: str, start: int, end: int) -> bool:
+def _why(recogniser: Recogniser, text: str, start: int, end: int) -> str | None:
+    """What makes a match count; None when nothing does."""
     if _PLACEHOLDER.search(text, start, end):
-        return False
+        return None
     if recogniser.check and recogniser.check(text[start:end]):
-        return True
-    if recogniser.context:
-        return bool(recogniser.context.search(text[max(0, start - _CONTEXT) : start]))
-    return not recogniser.check
+        return "its form and a check of the value"
+    if recogniser.context and recogniser.context.search(text[max(0, start - _CONTEXT) : start]):
+        return "its form and the words before it"
+    return None if recogniser.check or recogniser.context else "its form"

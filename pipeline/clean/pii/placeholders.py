@@ -7,7 +7,7 @@ also where the detector missed it. If anything goes wrong with a record, there i
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 from urllib.parse import unquote
 
@@ -16,16 +16,17 @@ from pydantic import JsonValue
 
 from pipeline.clean.pii.checks import compact
 from pipeline.clean.pii.patterns import PatternDetector
+from pipeline.clean.pii.rules import Rules
 from pipeline.clean.pii.spans import NAMES, PiiDetector, Span, fold, resolve
 from pipeline.clean.pii.structure import Piece, Place, Unscrubbable, Visit, map_json, map_message, map_text
 from pipeline.clean.text import is_system, message_text, normalise
+from pipeline.errors import PipelineError
 from pipeline.records import Message
 
 logger = logging.getLogger(__name__)
 
 _BATCH = 256
 _ROUNDS = 4
-_PATTERNS = PatternDetector()
 _URL = regex.compile(r"\b(?:https?|ftp|wss?)://[^\s<>\"'，。；、）】》]+", regex.IGNORECASE)
 _BARE_VALUE = regex.compile(r"[\"']\s*:\s*$")
 _VALUE_BEFORE = ("", "=", ":", "(", "[", ",", "{", " ", "\t")
@@ -72,6 +73,8 @@ def find_all(turns: Iterable[Texts], detector: PiiDetector, fixed: frozenset[str
         batch = queue[first : first + _BATCH]
         try:
             findings |= dict(zip(batch, _asked(detector, batch), strict=True))
+        except PipelineError:
+            raise
         except Exception as error:  # whatever a detector raises: the texts it choked on must not pass
             logger.warning(
                 "The detector of personal data failed on a batch (%s); asking text by text", type(error).__name__
@@ -81,7 +84,7 @@ def find_all(turns: Iterable[Texts], detector: PiiDetector, fixed: frozenset[str
 
 
 def scrub_conversation(
-    turns: Sequence[Texts], findings: Findings, fixed: frozenset[str] = frozenset()
+    turns: Sequence[Texts], findings: Findings, fixed: frozenset[str] = frozenset(), rules: Rules | None = None
 ) -> list[Scrubbed | ScrubFailure]:
     """The records of one session in their order in time, with one set of placeholders for all of them.
 
@@ -89,12 +92,15 @@ def scrub_conversation(
         turns: each record's texts.
         findings: what `find_all` gave for them.
         fixed: system prompts that are the business's own text; names in them stay.
+        rules: of the business, as the detector had them.
     """
-    session = _Session(_known_values(turns, findings, fixed))
+    session = _Session(_known_values(turns, findings, fixed), rules or Rules())
     results: list[Scrubbed | ScrubFailure] = []
     for texts in turns:
         try:
             results.append(_scrub(texts, _Scrubber(session, findings), fixed))
+        except PipelineError:
+            raise
         except Exception as error:  # fail closed: a record passes only if all of this went well
             reason = str(error) if isinstance(error, Unscrubbable | _Leak) else type(error).__name__
             results.append(ScrubFailure(reason))
@@ -110,9 +116,11 @@ class _Session:
     """Placeholders given so far; the only state, and it lives as long as one `scrub_conversation`."""
 
     known: dict[str, str]
+    rules: Rules
     placeholders: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.patterns = PatternDetector(self.rules)
         longest_first = sorted(self.known, key=lambda value: (-len(value), value))
         borders = (_bordered(value) for value in longest_first)
         self.sweep = regex.compile("|".join(borders)) if self.known else None
@@ -138,6 +146,7 @@ class _Scrubber:
         if self._session.sweep and piece.place not in (Place.FIXED, Place.KEY):
             matches = self._session.sweep.finditer(piece.text)
             spans += [Span(m.start(), m.end(), self._session.known[m.group()]) for m in matches]
+            spans = self._session.rules.spare(piece.text, spans)
         spans = resolve(piece.text, spans)
         if piece.place is Place.NUMBER:
             return self._use(spans[0].entity, piece.text) if spans else piece.text
@@ -147,7 +156,7 @@ class _Scrubber:
                 return text
             text = self._replaced(Piece(text, piece.place), spans)
             # What stood behind the replaced value may have hidden another one.
-            spans = [s for s in _PATTERNS([text])[0] if s.entity not in NAMES]
+            spans = [s for s in self._session.patterns([text])[0] if s.entity not in NAMES]
         raise _Leak("patterns are still found after replacing")
 
     def _replaced(self, piece: Piece, spans: list[Span]) -> str:
@@ -217,6 +226,8 @@ def _asked(detector: PiiDetector, batch: list[str]) -> list[Sequence[Span]]:
 def _asked_alone(detector: PiiDetector, text: str) -> Sequence[Span] | None:
     try:
         return _asked(detector, [text])[0]
+    except PipelineError:
+        raise
     except Exception:  # as above; None makes every record that holds the text fail
         return None
 
@@ -226,7 +237,7 @@ def _piece_spans(piece: Piece, findings: Findings) -> list[Span]:
     if found is None:
         raise _Leak("the detector failed on a text of this record")
     lead = len(piece.lead)
-    shifted = (Span(max(0, s.start - lead), s.end - lead, s.entity) for s in found if s.end > lead)
+    shifted = (replace(s, start=max(0, s.start - lead), end=s.end - lead) for s in found if s.end > lead)
     return [s for s in shifted if s.entity not in NAMES or piece.place not in _NO_NAMES]
 
 

@@ -2,8 +2,11 @@
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from pipeline.clean.pii.rules import Rules
 
 NAMES = frozenset({"PERSON", "LOCATION"})
 """Entities that a language model finds, at a measured rate; all others come from patterns."""
@@ -16,17 +19,21 @@ class Span:
     start: int
     end: int
     entity: str
+    rule: str = field(default="", compare=False)
+    """What found it, in words."""
+    score: float = field(default=1.0, compare=False)
+    """How sure that is, in [0, 1]."""
 
 
 PiiDetector: TypeAlias = Callable[[Sequence[str]], list[list[Span]]]
 """Texts to the spans of each: in order, not overlapping. It may raise; the caller then drops what it asked about."""
 
 
-def make_detector(language: Literal["en", "zh"]) -> PiiDetector:
-    """The real detector of a language, with its models loaded (seconds to import, about 500 MB)."""
+def make_detector(language: Literal["en", "zh"], rules: "Rules | None" = None) -> PiiDetector:
+    """The real detector of a language by a business's rules, with its models loaded (seconds, about 500 MB)."""
     from pipeline.clean.pii.detector import PresidioDetector
 
-    return PresidioDetector(language)
+    return PresidioDetector(language, rules)
 
 
 def _fold_table() -> dict[int, str]:
@@ -56,7 +63,7 @@ class Folded:
         """The span in the original text; invisible characters inside belong to it."""
         if self.origins is None:
             return span
-        return Span(self.origins[span.start], self.origins[span.end - 1] + 1, span.entity)
+        return replace(span, start=self.origins[span.start], end=self.origins[span.end - 1] + 1)
 
 
 def fold(text: str) -> Folded:
@@ -77,7 +84,7 @@ def resolve(text: str, spans: Iterable[Span]) -> list[Span]:
     Overlapping patterns become one span of the longest one's entity, so that no rest of a value is left over. A name
     gives way to a pattern and keeps what remains of it when that holds a letter.
     """
-    found = sorted(set(spans), key=lambda s: (s.start, -s.end, s.entity in NAMES, s.entity))
+    found = sorted(dict.fromkeys(spans), key=lambda s: (s.start, -s.end, s.entity in NAMES, s.entity))
     firm: list[Span] = []
     for span in (s for s in found if s.entity not in NAMES):
         last = firm[-1] if firm else None
@@ -85,7 +92,7 @@ def resolve(text: str, spans: Iterable[Span]) -> list[Span]:
             firm.append(span)
         else:
             longer = max(last, span, key=lambda s: s.end - s.start)
-            firm[-1] = Span(last.start, max(last.end, span.end), longer.entity)
+            firm[-1] = replace(longer, start=last.start, end=max(last.end, span.end))
     taken = bytearray(len(text))
     for span in firm:
         taken[span.start : span.end] = b"\x01" * (span.end - span.start)
@@ -93,7 +100,7 @@ def resolve(text: str, spans: Iterable[Span]) -> list[Span]:
     for span in sorted((s for s in found if s.entity in NAMES), key=lambda s: (s.start - s.end, s.start, s.entity)):
         for start, end in _free_runs(taken, span):
             if any(char.isalpha() for char in text[start:end]):
-                names.append(Span(start, end, span.entity))
+                names.append(replace(span, start=start, end=end))
         taken[span.start : span.end] = b"\x01" * (span.end - span.start)
     return sorted(firm + names, key=lambda s: s.start)
 
