@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flows.data_commands import snapshot
+from flows.data_commands import pii, snapshot
 from flows.options import BUSINESS, CONFIGS
 from pipeline.errors import ConfigError, PipelineError
 
@@ -34,11 +34,12 @@ def main() -> None:
     One machine:   tuneloop up, then point the OpenAI client at the gateway.
     Every night:   the schedule of each business runs by itself; `tuneloop nightly` runs one now.
     Promote:       set alias `promote` on a version in the MLflow page, `rollback` to return to one.
-    Look:          tuneloop status, tuneloop snapshot show
+    Look:          tuneloop status, tuneloop snapshot show, tuneloop pii explain
     """
 
 
 main.add_command(snapshot)
+main.add_command(pii)
 
 
 @main.command()

@@ -1,5 +1,6 @@
-"""The commands that look at data: `tuneloop snapshot`. Their work is in modules imported late."""
+"""The commands that look at data: `tuneloop snapshot`, `tuneloop pii`. Their work is in modules imported late."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -76,3 +77,29 @@ def diff(before: str, after: str, configs: Path, business: str | None, examples:
     from pipeline.config import load_config
 
     snapshots.diff(load_config(configs), business, before, after, examples)
+
+
+@click.group()
+def pii() -> None:
+    """Look at how personal data is found and replaced."""
+
+
+@pii.command()
+@click.argument("text")
+@CONFIGS
+@click.option("--business", help="Explain with its language and its `pii` section; default: by the text's script.")
+def explain(text: str, configs: Path, business: str | None) -> None:
+    """Show what is found in TEXT, by which rule, how sure it is, and what would stand there instead.
+
+    \b
+      tuneloop pii explain "我叫李秀兰，电话13912345678" --business kefu
+      tuneloop pii explain - < letter.txt
+    `-` reads the text from standard input, which keeps it out of the shell's history. The text is neither stored nor
+    logged. What a business calls its own (`pii.allow`) is shown as left alone.
+    """
+    from flows import personal_data
+    from pipeline.config import load_config
+
+    given = sys.stdin.buffer.read().decode("utf-8", "replace") if text == "-" else text
+    about = load_config(configs).business(business) if business else None
+    personal_data.explain_text(given, about)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from flows.terminal import plain
 from pipeline.clean.text import last_user_text, message_text
 from pipeline.config import Config
 from pipeline.dataset.catalogue import find_snapshot, list_snapshots
@@ -178,12 +179,6 @@ def _said(messages: Sequence[Message]) -> str:
     """The text of an answer, and its tool calls where it makes some."""
     calls = [canonical_json(message["tool_calls"]) for message in messages if message.get("tool_calls")]
     return "\n".join([*filter(None, map(message_text, messages)), *calls])
-
-
-def plain(text: str, longest: int) -> str:
-    """A text that cannot steer the terminal: users' texts may hold escape sequences and marks that reverse it."""
-    shown = "".join(char if char == "\n" or char.isprintable() else "\ufffd" for char in text)
-    return shown if len(shown) <= longest else f"{shown[:longest]}… ({len(shown)} characters)"
 
 
 def _many(count: int, what: str) -> str:

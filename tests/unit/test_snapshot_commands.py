@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli import main
-from flows.snapshots import plain
+from flows.terminal import plain
 from pipeline.dataset.snapshot import write_snapshot
 from pipeline.dataset.split import SplitRows
 from pipeline.records import Dropped, DropReason, Example

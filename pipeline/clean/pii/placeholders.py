@@ -52,6 +52,8 @@ class Scrubbed:
 
     texts: Texts
     counts: dict[str, int]
+    replaced: Mapping[tuple[str, str], str] = field(default_factory=dict, repr=False, compare=False)
+    """Entity and value as it was written, to its placeholder: for explanations only, never to be kept."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ Findings: TypeAlias = Mapping[str, Sequence[Span] | None]
 
 def find_all(turns: Iterable[Texts], detector: PiiDetector, fixed: frozenset[str]) -> Findings:
     """Ask the detector about every distinct text once, in batches; a batch that fails is repeated text by text."""
-    queue = list(dict.fromkeys(piece.scanned for texts in turns for piece in _pieces(texts, fixed)))
+    queue = list(dict.fromkeys(piece.scanned for texts in turns for piece in pieces_of(texts, fixed)))
     findings: dict[str, Sequence[Span] | None] = {}
     for first in range(0, len(queue), _BATCH):
         batch = queue[first : first + _BATCH]
@@ -134,15 +136,15 @@ class _Session:
 
 
 class _Scrubber:
-    """Replaces in the pieces of one record and remembers which placeholders it needed."""
+    """Replaces in the pieces of one record and remembers what it replaced."""
 
     def __init__(self, session: _Session, findings: Findings) -> None:
         self._session = session
         self._findings = findings
-        self.used: set[str] = set()
+        self.replaced: dict[tuple[str, str], str] = {}
 
     def __call__(self, piece: Piece) -> str:
-        spans = _piece_spans(piece, self._findings)
+        spans = spans_of(piece, self._findings)
         if self._session.sweep and piece.place not in (Place.FIXED, Place.KEY):
             matches = self._session.sweep.finditer(piece.text)
             spans += [Span(m.start(), m.end(), self._session.known[m.group()]) for m in matches]
@@ -176,14 +178,15 @@ class _Scrubber:
 
     def _use(self, entity: str, value: str) -> str:
         placeholder = self._session.placeholder(entity, value)
-        self.used.add(placeholder)
+        self.replaced[entity, value] = placeholder
         return placeholder
 
 
 def _scrub(texts: Texts, scrubber: _Scrubber, fixed: frozenset[str]) -> Scrubbed:
     clean = _map_texts(texts, scrubber, fixed)
-    entities = [placeholder[1:].rsplit("_", 1)[0] for placeholder in scrubber.used]
-    return Scrubbed(clean, {entity: entities.count(entity) for entity in sorted(set(entities))})
+    entities = [placeholder[1:].rsplit("_", 1)[0] for placeholder in set(scrubber.replaced.values())]
+    counts = {entity: entities.count(entity) for entity in sorted(set(entities))}
+    return Scrubbed(clean, counts, scrubber.replaced)
 
 
 def _map_texts(texts: Texts, visit: Visit, fixed: frozenset[str]) -> Texts:
@@ -199,7 +202,7 @@ def _map_texts(texts: Texts, visit: Visit, fixed: frozenset[str]) -> Texts:
     )
 
 
-def _pieces(texts: Texts, fixed: frozenset[str]) -> list[Piece]:
+def pieces_of(texts: Texts, fixed: frozenset[str]) -> list[Piece]:
     """What there is to look at; nothing of a record that `_scrub` will refuse."""
     pieces: list[Piece] = []
 
@@ -232,7 +235,8 @@ def _asked_alone(detector: PiiDetector, text: str) -> Sequence[Span] | None:
         return None
 
 
-def _piece_spans(piece: Piece, findings: Findings) -> list[Span]:
+def spans_of(piece: Piece, findings: Findings) -> list[Span]:
+    """What was found in a piece, in its own offsets, without names where there are none."""
     found = findings[piece.scanned]
     if found is None:
         raise _Leak("the detector failed on a text of this record")
@@ -244,9 +248,9 @@ def _piece_spans(piece: Piece, findings: Findings) -> list[Span]:
 def _known_values(turns: Sequence[Texts], findings: Findings, fixed: frozenset[str]) -> dict[str, str]:
     """Every value found in the session that is long enough to be looked for elsewhere, and its entity."""
     known: dict[str, str] = {}
-    for piece in (piece for texts in turns for piece in _pieces(texts, fixed)):
+    for piece in (piece for texts in turns for piece in pieces_of(texts, fixed)):
         if findings.get(piece.scanned):
-            for span in _piece_spans(piece, findings):
+            for span in spans_of(piece, findings):
                 value = piece.text[span.start : span.end]
                 if _is_distinctive(value) and known.get(value, "PERSON") in NAMES:
                     known[value] = span.entity
