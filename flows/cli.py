@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from flows.data_commands import pii, snapshot
+from flows.importing import import_
 from flows.options import BUSINESS, CONFIGS
 from pipeline.errors import ConfigError, PipelineError
 
@@ -39,6 +40,7 @@ def main() -> None:
 
 
 main.add_command(snapshot)
+main.add_command(import_)
 main.add_command(pii)
 
 
