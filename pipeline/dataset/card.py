@@ -61,11 +61,11 @@ def render_card(manifest: SnapshotManifest, rows: Mapping[Split, Sequence[Exampl
         "## Rows\n\n" + _row_counts(rows),
         "## Interactions\n\n" + _interactions(manifest, reasons),
         "## Signals\n\nWhat users finally said, after withdrawals, of all interactions of the window.\n\n"
-        + _counts(("signal", "times"), manifest.signal_counts),
+        + _counts(("signal", "times"), manifest.signal_counts.items()),
         "## Users\n\n" + _users(every),
         "## Languages and lengths\n\n" + _languages(rows) + "\n\n" + _lengths(every),
         "## Personal data replaced\n\n"
-        + _counts(("type", "distinct values, summed over interactions"), manifest.pii_counts),
+        + _counts(("type", "distinct values, summed over interactions"), manifest.pii_counts.items()),
         "## Duplicates left out\n\n" + _duplicates(manifest, reasons),
         "## Answers by model version\n\n" + _models(every),
         "## How to read it\n\n" + _READ,
@@ -170,15 +170,16 @@ def _duplicates(manifest: SnapshotManifest, reasons: Mapping[DropReason, int]) -
 
 def _models(rows: Sequence[Example]) -> str:
     versions = Counter(_name(version) for row in rows for version in row.source.model_versions)
-    ordered = dict(sorted(versions.items(), key=lambda item: (-item[1], item[0])))
+    ordered = sorted(versions.items(), key=lambda item: (-item[1], item[0]))
     return _counts(("version", "rows it answered in"), ordered)
 
 
-def _counts(names: tuple[str, str], counts: Mapping[str, int]) -> str:
-    return _table(names, [[str(name), times] for name, times in counts.items()]) if counts else "None."
+def _counts(names: tuple[str, str], counts: Iterable[tuple[str, int]]) -> str:
+    lines = [[str(name), times] for name, times in counts]
+    return _table(names, lines) if lines else "None."
 
 
-def _table(names: Sequence[str], lines: Iterable[Sequence[str | int]]) -> str:
+def _table(names: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
     head = ["| " + " | ".join(names) + " |", "|---|" + "---:|" * (len(names) - 1)]
     return "\n".join([*head, *("| " + " | ".join(map(str, line)) + " |" for line in lines)])
 

@@ -145,7 +145,7 @@ class _Patterns(EntityRecognizer):
         return [RecognizerResult(s.entity, s.start, s.end, 1.0, recognition_metadata=why) for s, why in named]
 
 
-def _recognizers(language: str) -> list[EntityRecognizer]:
+def _recognizers(language: Literal["en", "zh"]) -> list[EntityRecognizer]:
     common: list[EntityRecognizer] = [
         _Patterns(language),
         SpacyRecognizer(supported_language=language, supported_entities=sorted(NAMES)),

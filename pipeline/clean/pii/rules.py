@@ -37,7 +37,7 @@ class Rules:
 
     def __init__(self, config: PiiConfig | None = None, language: Literal["en", "zh"] = "en") -> None:
         said = config or PiiConfig()
-        self.thresholds: dict[str, float] = dict(said.thresholds)
+        self.thresholds: dict[str, float] = {str(entity): least for entity, least in said.thresholds.items()}
         self._own = [
             (_Timed(f"pii.recognisers '{own.name}'", own.pattern), own.entity, own.name) for own in said.recognisers
         ]
