@@ -10,10 +10,9 @@ import click
 
 from flows.data_commands import pii, snapshot
 from flows.importing import import_
-from flows.options import BUSINESS, CONFIGS
+from flows.options import BUSINESS, CONFIGS, REASON
+from flows.quarantine import quarantine
 from pipeline.errors import ConfigError, PipelineError
-
-REASON = click.option("--reason", required=True, help="Why; goes to the audit trail.")
 
 
 class _Commands(click.Group):
@@ -40,6 +39,7 @@ def main() -> None:
 
 
 main.add_command(snapshot)
+main.add_command(quarantine)
 main.add_command(import_)
 main.add_command(pii)
 

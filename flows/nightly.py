@@ -26,6 +26,7 @@ from pipeline.clean.dedup import drop_duplicates
 from pipeline.clean.pii import Rules, make_detector
 from pipeline.clean.steps import clean_records
 from pipeline.collect.join import join_feedback
+from pipeline.collect.quarantine import Quarantine, screen_and_withhold
 from pipeline.config import BusinessConfig, Config, Settings, load_config, load_settings
 from pipeline.dataset.build import build_rows
 from pipeline.dataset.snapshot import read_snapshot, write_snapshot
@@ -34,6 +35,7 @@ from pipeline.errors import DataError, PipelineError
 from pipeline.events.lake import compact, read_events
 from pipeline.records import (
     Adapter,
+    DropReason,
     GateDecision,
     ModelVersion,
     Night,
@@ -72,7 +74,7 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
     due = (night or flow_run.scheduled_start_time or datetime.now(UTC)).astimezone(UTC)
     with _alone(config.state_dir, business):
         services = connect(config, settings)
-        manifest, snapshot_dir = _build(config, about, due)
+        manifest, snapshot_dir = _build(config, about, Quarantine(services.control), due)
         rows = sum(manifest.rows[Split.TRAIN].values())
         if rows < about.dataset.min_rows:
             return _finish(config, _too_few(manifest, due, rows, about.dataset.min_rows))
@@ -94,12 +96,15 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
             verdict=decision.verdict,
             reason=decision.reason,
             report=report.name,
+            quarantined=_quarantined(manifest),
         )
         return _finish(config, outcome)
 
 
-def _build(config: Config, about: BusinessConfig, due: datetime) -> tuple[SnapshotManifest, Path]:
-    """collect -> clean -> near-duplicates -> examples -> snapshot."""
+def _build(
+    config: Config, about: BusinessConfig, quarantine: Quarantine, due: datetime
+) -> tuple[SnapshotManifest, Path]:
+    """collect -> poison screen -> clean -> near-duplicates -> examples -> snapshot."""
     events_dir = config.state_dir / "events"
     start = due - timedelta(days=about.dataset.window_days)
     suite = load_suite(config.directory / about.suite) if about.suite else None
@@ -107,13 +112,17 @@ def _build(config: Config, about: BusinessConfig, due: datetime) -> tuple[Snapsh
     events = step(read_events, "collect")(events_dir, about.business, start, due)
     rated = step(join_feedback, "join")(events.interactions, events.feedback)
     logger.info("collect: %d interactions, %d feedback", len(events.interactions), len(events.feedback))
+    trusted, withheld = step(screen_and_withhold, "poison screen")(quarantine, rated, about.business, about.poison, due)
+    if withheld:
+        look = f"tuneloop quarantine list --business {about.business}"
+        logger.info("poison screen: %d interactions are held or dropped; look: %s", len(withheld), look)
     rules = Rules(about.pii, about.language)
     detector = step(make_detector, "load personal-data recognisers")(about.language, rules)
     golden = golden_prompts(suite) if suite else frozenset()
-    clean, unclean = step(clean_records, "clean")(rated, detector, golden, rules)
+    clean, unclean = step(clean_records, "clean")(trusted, detector, golden, rules)
     unique, duplicates = step(drop_duplicates, "near-duplicates")(clean, about.dataset.near_duplicate_threshold)
     rows, unused = step(build_rows, "examples")(unique, about.business, about.dataset, due)
-    dropped = [*unclean, *duplicates, *unused]
+    dropped = [*withheld, *unclean, *duplicates, *unused]
     root = config.state_dir / "snapshots"
     manifest = step(write_snapshot, "snapshot")(
         root, business=about.business, window=(start, due), rated=rated, clean=clean, dropped=dropped, rows=rows
@@ -237,7 +246,12 @@ def _too_few(manifest: SnapshotManifest, due: datetime, rows: int, needed: int) 
         snapshot_id=manifest.snapshot_id,
         train_rows=rows,
         reason=f"{rows} rows to train on, {needed} are needed (dataset.min_rows); nothing was trained",
+        quarantined=_quarantined(manifest),
     )
+
+
+def _quarantined(manifest: SnapshotManifest) -> int:
+    return sum(manifest.dropped.get(reason, 0) for reason in (DropReason.QUARANTINED, DropReason.POISON))
 
 
 def _finish(config: Config, outcome: Night) -> Night:

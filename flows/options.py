@@ -13,3 +13,4 @@ CONFIGS = click.option(
     help="Configuration folder: tuneloop.yaml, businesses/, suites/.",
 )
 BUSINESS = click.option("--business", required=True, help="The business's key, such as support.")
+REASON = click.option("--reason", required=True, help="Why; goes to the audit trail.")

@@ -74,4 +74,5 @@ def _last_night(config: Config, business: str) -> str:
     if not files:
         return "–"
     night = Night.model_validate_json(files[-1].read_text(encoding="utf-8"))
-    return f"{night.night:%Y-%m-%d %H:%M} UTC {night.verdict or night.end}: {night.reason}"
+    held = f"\n{night.quarantined} interactions in quarantine" if night.quarantined else ""
+    return f"{night.night:%Y-%m-%d %H:%M} UTC {night.verdict or night.end}: {night.reason}{held}"

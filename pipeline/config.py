@@ -165,10 +165,14 @@ class PoisonConfig(Record):
 
     enabled: bool = True
     """False finds nothing new; what is held or dropped already stays out."""
-    false_alarms: float = Field(0.01, gt=0, lt=1)
-    """Chance, for each kind of finding, that a night of honest users has one; smaller holds less."""
+    false_alarms: float = Field(0.001, gt=0, lt=1)
+    """Chance, for each kind of finding, that a night of honest users has one; smaller holds less. 0.001 is one false
+    alarm of a kind in three years of nights."""
     min_signals: int = Field(8, ge=3)
     """Fewer signals of a user, or of users who act alike, are never held."""
+    own_sites: frozenset[str] = frozenset()
+    """Sites, such as shop.example, that edits may link to as often as they like. What the business's own answers link
+    to need not be named."""
 
 
 GuardrailMetric: TypeAlias = Literal["golden", "chrf", "refusal", "empty", "repetition", "pii_leak", "length_ratio"]

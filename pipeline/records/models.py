@@ -194,6 +194,8 @@ class Night(Record):
     reason: str
     report: str | None = None
     """File name of the decision's page under the business's reports folder."""
+    quarantined: int = 0
+    """Interactions that were left out because their feedback looks like poison."""
 
 
 class Target(Record):

@@ -1,0 +1,159 @@
+"""Edits that put the same site, or the same words, into different answers.
+
+Honest users insert the same text too: many of them mend the same mistake, and the business has its own links and
+phrases. So the same words count once for each *situation* (a question and an answer unlike those counted before), and
+a site or a text that the business's own answers hold as often as the edits do, or its system prompts hold, is its own.
+A link counts once for each interaction: what a link leads to is worth a look even when it is put where it belongs.
+Sixteen letters (eight in Chinese, Japanese) that unrelated edits have in common are not there by chance, which is why
+a count is enough here.
+"""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pipeline.clean.text import is_system, message_text, normalise
+from pipeline.collect.poison.acts import Act, Suspicion, alike, flat, messages_of, name_of, runs_of
+from pipeline.config import PoisonConfig
+from pipeline.records import FeedbackKind, QuarantineReason, RatedInteraction
+
+_SITE = re.compile(r"(?:https?://|www\.)(?:www\.)?([^\s/?#:<>()\[\]{}\"'`,;，。；：、）】》]+)", re.IGNORECASE)
+_URL = re.compile(_SITE.pattern + r"[^\s<>()\[\]{}\"'，；。、）】》]*", re.IGNORECASE)
+_LETTERS = 16
+_RUNS_OF_A_TEXT = 16
+_WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+
+
+@dataclass(frozen=True)
+class _Edit:
+    """An edit and what is new in it."""
+
+    act: Act
+    sites: frozenset[str]
+    texts: frozenset[str]
+    """Runs of characters that neither the answer nor the question has."""
+
+
+def inserts(acts: Sequence[Act], rated: Sequence[RatedInteraction], config: PoisonConfig) -> list[Suspicion]:
+    """Edits that share a foreign site, then those of the rest that share a foreign text."""
+    edits = [_edit(act) for act in acts if act.signal.kind is FeedbackKind.EDIT and isinstance(act.signal.value, str)]
+    least = config.min_signals
+    sites = _shared(((site, edit) for edit in edits for site in edit.sites), least)
+    own = _said_by_the_business([site for site, _ in sites], rated)
+    found, settled = [], set[str]()
+    for site, sharing in sites:
+        if site not in config.own_sites and len(sharing) > own[site]:
+            found.append(_suspicion(QuarantineReason.SAME_LINK, "a link to the same site", site, sharing))
+            settled.update(edit.act.event_id for edit in sharing)
+    return found + _same_texts([edit for edit in edits if edit.act.event_id not in settled], rated, least)
+
+
+def _same_texts(edits: Sequence[_Edit], rated: Sequence[RatedInteraction], least: int) -> list[Suspicion]:
+    """The most shared text first; an edit stands in one finding only."""
+    texts = _candidates(_shared(((text, edit) for edit in edits for text in edit.texts), least), least)
+    own = _said_by_the_business([text for text, _ in texts], rated)
+    found, settled = [], set[str]()
+    for text, sharing in texts:
+        rest = [edit for edit in sharing if edit.act.event_id not in settled]
+        if len(rest) > own[text] and _situations(rest, least) >= least:
+            found.append(_suspicion(QuarantineReason.SAME_TEXT, f"the same {len(text)} characters", text, rest))
+            settled.update(edit.act.event_id for edit in rest)
+    return found
+
+
+def _candidates(texts: Iterable[tuple[str, list[_Edit]]], least: int) -> list[tuple[str, list[_Edit]]]:
+    """Texts of enough situations. A long text gives many runs that are shared by the same edits: a few of them do."""
+    runs: Counter[frozenset[str]] = Counter()
+    enough: dict[frozenset[str], bool] = {}
+    kept = []
+    for text, sharing in texts:
+        members = frozenset(edit.act.event_id for edit in sharing)
+        runs[members] += 1
+        if members not in enough:
+            enough[members] = _situations(sharing, least) >= least
+        if enough[members] and runs[members] <= _RUNS_OF_A_TEXT:
+            kept.append((text, sharing))
+    return kept
+
+
+def _edit(act: Act) -> _Edit:
+    assert isinstance(act.signal.value, str)
+    before = f"{act.answer}\n{act.question}"
+    sites = _sites(act.signal.value) - _sites(before)
+    known = f"{flat(act.answer)}\n{flat(act.question)}"
+    runs = _runs_that_say_something(flat(_URL.sub(" ", act.signal.value)))
+    return _Edit(act, sites, frozenset(run for run in runs if run not in known))
+
+
+def _runs_that_say_something(text: str) -> set[str]:
+    """All runs of sixteen letters; an ideograph says as much as two, so that a text of both is one text."""
+    runs: set[str] = set()
+    end = weight = 0
+    for start, char in enumerate(text):
+        while end < len(text) and weight < _LETTERS:
+            weight += _weight(text[end])
+            end += 1
+        if weight < _LETTERS:
+            break
+        runs.add(text[start:end])
+        weight -= _weight(char)
+    return runs
+
+
+def _weight(char: str) -> int:
+    return 2 if _WIDE.match(char) else 1
+
+
+def _sites(text: str) -> frozenset[str]:
+    return frozenset(site.rstrip(".!-").casefold() for site in _SITE.findall(normalise(text)))
+
+
+def _shared(pairs: Iterable[tuple[str, _Edit]], least: int) -> list[tuple[str, list[_Edit]]]:
+    """What enough edits share, the most shared first."""
+    shared: dict[str, list[_Edit]] = defaultdict(list)
+    for what, edit in pairs:
+        shared[what].append(edit)
+    often = [(what, edits) for what, edits in shared.items() if len(edits) >= least]
+    return sorted(often, key=lambda pair: (-len(pair[1]), pair[0]))
+
+
+def _situations(edits: Iterable[_Edit], enough: int) -> int:
+    """How many of the edits are about questions and answers that are each unlike the others'; counts no further than
+    `enough`."""
+    seen: list[tuple[frozenset[str], frozenset[str]]] = []
+    for edit in edits:
+        question, answer = runs_of(flat(edit.act.question)), runs_of(flat(edit.act.answer))
+        if not any(alike(question, q) or alike(answer, a) for q, a in seen):
+            seen.append((question, answer))
+            if len(seen) == enough:
+                break
+    return len(seen)
+
+
+def _said_by_the_business(texts: Sequence[str], rated: Sequence[RatedInteraction]) -> dict[str, float]:
+    """How often answers hold each of the texts, unless their user wrote it before; infinity where a system prompt
+    does."""
+    said = dict.fromkeys(texts, 0.0)
+    systems: set[str] = set()
+    for one in rated if texts else ():
+        messages = messages_of(one.interaction)
+        systems.update(message_text(message) for message in messages if is_system(message))
+        answer = flat("\n".join(message_text(choice.message) for choice in one.interaction.choices))
+        held = [text for text in texts if text in answer]
+        asked = flat("\n".join(map(message_text, messages))) if held else ""
+        for text in held:
+            said[text] += text not in asked
+    for system in map(flat, sorted(systems)):
+        said.update((text, math.inf) for text in texts if text in system)
+    return said
+
+
+def _suspicion(reason: QuarantineReason, what: str, text: str, edits: Sequence[_Edit]) -> Suspicion:
+    users = {edit.act.actor or f"nobody {edit.act.interaction.interaction_id}" for edit in edits}
+    evidence = (
+        f"{len(edits)} edits by {len(users)} users insert {what} ({name_of(text)}), which the business's own answers "
+        "hold less often"
+    )
+    return Suspicion(reason, evidence, tuple(edit.act for edit in edits))
