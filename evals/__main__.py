@@ -18,6 +18,7 @@ from evals.gate import decide
 from evals.items import make_items
 from evals.report import render_gate_report
 from evals.run import Endpoint, run_eval
+from pipeline.clean.pii import Rules
 from pipeline.config import BusinessConfig, load_business
 from pipeline.dataset.snapshot import read_snapshot
 from pipeline.dataset.suite import load_suite
@@ -103,6 +104,7 @@ def _ask(
             concurrency=args.concurrency,
             work_dir=args.work_dir,
             on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+            rules=Rules(business.pii, business.language),
         )
 
 

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from evals.endpoint import Endpoint, PromptRefused, ask, pair_logprobs
 from evals.scorers import length_distance, preference_scores, score
+from pipeline.clean.pii import PatternDetector, Rules
 from pipeline.errors import ServingError
 from pipeline.records import EvalItem, EvalResult, ScoredItem, content_id
 
@@ -52,6 +53,7 @@ def run_eval(
     work_dir: Path | None = None,
     max_pairs: int = 40,
     client: httpx.Client | None = None,
+    rules: Rules | None = None,
 ) -> EvalResult:
     """Ask both endpoints every item, greedily, and score the answers.
 
@@ -66,6 +68,7 @@ def run_eval(
             nothing.
         max_pairs: so many items with a rejected answer are also scored by log-probabilities, which needs vLLM.
         client: for other transports than HTTP.
+        rules: what the business says about personal data; its own is no leak.
 
     Raises:
         EngineUnavailable: an endpoint did not answer; the answers so far are kept.
@@ -87,7 +90,7 @@ def run_eval(
         business=business,
         baseline=_name(baseline, candidate),
         candidate=_name(candidate, baseline),
-        items=_scored(items, baseline, candidate, found),
+        items=_scored(items, baseline, candidate, found, PatternDetector(rules)),
         seed=seed,
     )
 
@@ -153,7 +156,11 @@ def _do(job: _Job, answers: "_Answers", client: httpx.Client, decoding: dict[str
 
 
 def _scored(
-    items: Sequence[EvalItem], baseline: Endpoint, candidate: Endpoint, found: dict[tuple[Endpoint, str, str], Any]
+    items: Sequence[EvalItem],
+    baseline: Endpoint,
+    candidate: Endpoint,
+    found: dict[tuple[Endpoint, str, str], Any],
+    personal: PatternDetector,
 ) -> tuple[ScoredItem, ...]:
     any_reference = any(item.reference is not None for item in items)
     scored: list[ScoredItem] = []
@@ -167,7 +174,7 @@ def _scored(
                 f"{refusing.url}: model '{refusing.model}' refused a prompt that the other one answered (item "
                 f"{item.item_id[:12]}); start both engines with the same context length"
             )
-        scores = [score(item, text) for text in texts]
+        scores = [score(item, text, personal) for text in texts]
         if not any_reference:
             # Nobody has said which length is right: then the length in service is the usual one.
             scores[0]["length_ratio"] = 0.0

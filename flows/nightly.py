@@ -187,6 +187,7 @@ def _gate(
         concurrency=4,
         work_dir=config.state_dir / "work" / "gate",
         on_progress=lambda done, of: logger.info("gate: %d of %d answers", done, of) if done % 50 == 0 else None,
+        rules=Rules(about.pii, about.language),
     )
     decision = decide(result, about.gate)
     page = render_gate_report(

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from evals.checks import count_words, passes, written_in
 from evals.metrics import METRICS
 from evals.scorers import SCORERS, preference_scores, score
+from pipeline.clean.pii import PatternDetector, Rules
+from pipeline.clean.pii_config import PiiConfig
 from tests.builders import an_eval_item
 
 ITEM = an_eval_item(reference="Open the orders page.", checks=({"kind": "contains", "text": "orders"},))
@@ -109,6 +111,12 @@ def test_repetition(answer: str, stuck: bool) -> None:
 )
 def test_pii_leak(answer: str, leaks: bool) -> None:
     assert score(ITEM, answer)["pii_leak"] == leaks
+
+
+def test_a_business_s_own_telephone_is_no_leak() -> None:
+    own = PatternDetector(Rules(PiiConfig(allow=("0571-88886666",)), "zh"))
+    answers = ("请打 (0571) 88886666", "请打 (0571) 88886667")
+    assert [score(ITEM, answer, own)["pii_leak"] for answer in answers] == [0, 1]
 
 
 @pytest.mark.parametrize(
