@@ -90,7 +90,7 @@ def a_business(*more: tuple[Interaction, Feedback]) -> tuple[list[Interaction], 
     for number in range(90):
         at = NOON - timedelta(hours=number * 2)
         one = an_interaction(f"h{number}", prompt=f"p{number}", user_key=f"h{number % 30}", started_at=at)
-        vote = "down" if number % 3 == 0 else "up"
+        vote = "down" if number // 30 == number % 3 else "up"
         events.append((one, a_feedback(f"he{number}", f"h{number}", "thumb", vote, user_key=None, occurred_at=at)))
     return [one for one, _ in events], [said for _, said in events]
 

@@ -66,8 +66,8 @@ def _by_client(users: Mapping[str, Sequence[Act]], largest: float, config: Poiso
         if chance * 2 * len(tried) <= config.false_alarms:
             evidence = (
                 f"{same} of {len(inside)} votes of the {len(own)} users of one client ({name_of(client)}) say "
-                f"'{_SAYS[sign]}'; in the same hours {usual:.0%} of the others' votes would (chance {how_rare(chance)}, "
-                f"{len(tried)} clients looked at)"
+                f"'{_SAYS[sign]}'; in the same hours {usual:.0%} of the others' votes would (chance "
+                f"{how_rare(chance)}, {len(tried)} clients looked at)"
             )
             yield Suspicion(QuarantineReason.GROUP, evidence, tuple(inside))
 
