@@ -51,11 +51,11 @@ def import_file(
         zone=read_zone(timezone),
         now=datetime.now(UTC),
         scores=frozenset(scores),
-        scale=None if scale is None else read_scale(scale),
+        scale=read_scale(scale),
     )
-    console = console or Console()
     if not path.exists():
         raise DataError(f"{path}: no such file")
+    console = console or Console()
     source = Source(path, read_encoding(encoding))
     items = import_module(TOOLS[tool].module).read(source, make)
     try:
@@ -132,8 +132,10 @@ def read_zone(name: str) -> tzinfo:
         raise ConfigError(f"--timezone: '{name}' is no time zone; write one such as Asia/Shanghai") from error
 
 
-def read_scale(text: str) -> tuple[float, float]:
+def read_scale(text: str | None) -> tuple[float, float] | None:
     """`1:10` as its two ends."""
+    if text is None:
+        return None
     try:
         low, high = (float(part) for part in text.split(":"))
     except ValueError:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -141,12 +142,16 @@ def test_no_bytes_break_an_importer(tmp_path: Path, data: bytes, suffix: str) ->
         read_items(tool, path)
 
 
-FIELDS = tuple(
-    "id data meta snapshot chat history messages mapping message_id parentId parent_id role content parts rating value"
-    " name type dataType source input output trace observations trace_id span_id attributes score key run_id inputs"
-    " outputs feedback fields responses annotations result user_id created_at timestamp message conversation_id text"
-    " children childrenIds replies prompt answer chosen rejected kind label model choices tool_calls info spans query"
-    " messageId parentMessageId conversationId target_id metric_name request_id response post patch events body".split()  # noqa: SIM905
+FIELDS = re.findall(
+    r"\w+",
+    """
+    id data meta snapshot chat history messages mapping message_id parentId parent_id role content parts rating
+    value name type dataType source input output trace observations trace_id span_id attributes score key run_id
+    inputs outputs feedback fields responses annotations result user_id created_at timestamp message
+    conversation_id text children childrenIds replies prompt answer chosen rejected kind label model choices
+    tool_calls info spans query messageId parentMessageId conversationId target_id metric_name request_id
+    response post patch events body
+    """,
 )
 NAMED = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2**40) | st.text(max_size=6) | st.sampled_from(FIELDS),

@@ -35,6 +35,10 @@ MAX_COMMENT = 20_000
 """Characters; the gateway takes no more either."""
 
 
+_NO_ARM: dict[str, Any] = {"user_group": "g00", "arm": Arm.STABLE, "share": 0.0, "rollout_salt": ""}
+"""No rollout has ever assigned an imported interaction; the stable arm is compared with nothing."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What the model said, and how it ended."""
@@ -99,35 +103,23 @@ class Make:
         request: dict[str, JsonValue] = {"model": model, "messages": messages}
         if turn.tools:
             request["tools"] = list(turn.tools)
-        known = bool(turn.conversation)
         return Interaction(
             interaction_id=self.interaction_id(key),
             business=self.business,
             session=self.ids.session(self.business, self.tool, turn.conversation or key),
-            session_known=known,
+            session_known=bool(turn.conversation),
             user_key=self.user_key(turn.user),
-            user_group="g00",
-            arm=Arm.STABLE,
-            share=0.0,
-            rollout_salt="",
+            **_NO_ARM,
             model_version=model,
             adapter=None,
             base_model=model,
             prompt_hash=content_id([messages, list(turn.tools)]),
             request=request,
-            choices=tuple(
-                Choice(index=index, message=answer.message, finish_reason=answer.finish_reason)
-                for index, answer in enumerate(answers)
-                if _speaks(answer)
-            ),
-            usage=None
-            if turn.tokens is None
-            else Usage(prompt_tokens=turn.tokens[0], completion_tokens=turn.tokens[1]),
+            choices=_choices(answers),
+            usage=_usage(turn.tokens),
             timings=Timings(queue_ms=0.0, total_ms=max(0.0, turn.latency_ms)),
             status=max(answer.status for answer in answers),
-            stream_end=next(
-                (a.stream_end for a in answers if a.stream_end is not StreamEnd.COMPLETE), StreamEnd.COMPLETE
-            ),
+            stream_end=max((a.stream_end for a in answers), key=lambda end: end is not StreamEnd.COMPLETE),
             client=f"import/{self.tool}",
             regenerates=None if turn.regenerates is None else self.interaction_id(turn.regenerates),
             started_at=turn.at or self.now,
@@ -183,6 +175,14 @@ def why(*parts: Any) -> str | None:
     """Reasons, tags and raw values as one text; None when there are none."""
     texts = [part.strip() for part in parts if isinstance(part, str) and part.strip()]
     return "; ".join(texts) or None
+
+
+def _choices(answers: Sequence[Answer]) -> tuple[Choice, ...]:
+    return tuple(
+        Choice(index=index, message=answer.message, finish_reason=answer.finish_reason)
+        for index, answer in enumerate(answers)
+        if _speaks(answer)
+    )
 
 
 def _usage(tokens: tuple[int, int] | None) -> Usage | None:
