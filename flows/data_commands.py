@@ -29,7 +29,7 @@ def snapshot() -> None:
 @CONFIGS
 @BUSINESS
 def list_snapshots(configs: Path, business: str) -> None:
-    """Show a business's snapshots, newest first: rows by side, interactions, users."""
+    """Show a business's snapshots, newest first: rows by side, interactions used and left out, users."""
     from flows import snapshots
     from pipeline.config import load_config
 

@@ -30,14 +30,14 @@ def list_all(config: Config, business: str) -> None:
     entries = list_snapshots(_root(config), config.business(business).business)
     if not entries:
         raise DataError(f"business '{business}' has no snapshot yet; run `tuneloop nightly --business {business}`")
-    table = _table("snapshot", "window ends (UTC)", "train", "held_out", "recent", "interactions", "left out", "users")
+    table = _table("snapshot", "window ends (UTC)", "train", "held_out", "recent", "sources", "left out", "users")
     for entry in entries:
         made = entry.manifest
         if made is None:
             table.add_row(entry.snapshot_id[:_SHORT], "not readable")
             continue
         sides = (sum(made.rows.get(split, {}).values()) for split in Split)
-        numbers = (*sides, made.interactions, sum(made.dropped.values()), made.users)
+        numbers = (*sides, made.sources, sum(made.dropped.values()), made.users)
         table.add_row(entry.snapshot_id[:_SHORT], f"{made.window_end:%Y-%m-%d %H:%M}", *map(str, numbers))
     Console(highlight=False, markup=False).print(table)
 
