@@ -173,14 +173,17 @@ class TestInserts:
         "delivery to an island",
     )
 
-    def edits(self, insert: str, *, same_question: bool = False, **fields: Any) -> list[tuple[Interaction, Feedback]]:
+    def edits(
+        self, insert: str, *, same_question: bool = False, users: int = 3, **fields: Any
+    ) -> list[tuple[Interaction, Feedback]]:
         questions = self.QUESTIONS + self.MORE
         made = []
         for n, question in enumerate(questions):
             prompt = "How long may I return it?" if same_question else question
             answer = f"Sorry about {question}: {n}"
             texts = {"prompt": prompt, "answer": answer}
-            made.append(said(f"x{n}", "edit", f"{answer} {insert}", user=f"x{n}", at=every(-200, n), **texts, **fields))
+            user = f"x{n % users}"
+            made.append(said(f"x{n}", "edit", f"{answer} {insert}", user=user, at=every(-200, n), **texts, **fields))
         return made
 
     def test_the_same_site_with_other_paths(self) -> None:
@@ -204,6 +207,11 @@ class TestInserts:
 
     def test_many_users_mend_the_same_mistake(self) -> None:
         assert reasons(*self.edits("You may return it within thirty days.", same_question=True)) == {}
+
+    @pytest.mark.parametrize("insert", ["https://cheap.example/a", "Ask for the brand Lumo instead!"])
+    def test_what_many_users_do_is_what_is_to_be_learned(self, insert: str) -> None:
+        assert sum(reasons(*self.edits(insert, users=10)).values()) == 0
+        assert sum(reasons(*self.edits(insert, users=1)).values()) == 1
 
     def test_thanks_are_no_poison(self) -> None:
         assert reasons(*self.edits("Many thanks!")) == {}

@@ -14,13 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.cli import main
+from pipeline.clean.dedup import drop_duplicates
+from pipeline.clean.pii import PatternDetector
+from pipeline.clean.steps import clean_records
+from pipeline.collect.join import join_feedback
 from pipeline.collect.quarantine import Quarantine, news, screen_and_withhold, withhold
-from pipeline.config import PoisonConfig
+from pipeline.config import DatasetConfig, PoisonConfig
 from pipeline.control import open_control
+from pipeline.dataset.build import build_rows
+from pipeline.dataset.snapshot import write_snapshot
 from pipeline.errors import DataError
-from pipeline.records import Dropped, Finding, Quarantined, QuarantineState, RatedInteraction
+from pipeline.records import Dropped, DropReason, Finding, Quarantined, QuarantineState, RatedInteraction
 from pipeline.rollout.store import RolloutStore
 from tests.builders import NOON, a_rated, a_signal, an_interaction
+from tests.poison_world import poisoned_world
 
 HELD, RELEASED, DROPPED = QuarantineState.HELD, QuarantineState.RELEASED, QuarantineState.DROPPED
 
@@ -142,6 +149,27 @@ class TestNights:
     def test_businesses_do_not_mix(self, store: Quarantine) -> None:
         store.hold([a_finding("a"), a_finding("a", business="kefu")], NOON)
         assert [len(store.entries(business)) for business in ("support", "kefu", "other")] == [1, 1, 0]
+
+
+def test_the_sums_of_a_snapshot_match_with_poison_held_and_none_of_it_in_a_row(
+    store: Quarantine, tmp_path: Path
+) -> None:
+    world = poisoned_world(3, users=250, share=0.2)
+    rated = join_feedback(world.interactions, world.feedback)
+    kept, held = screen_and_withhold(store, rated, "support", PoisonConfig(), NOON)
+    clean, unclean = clean_records(kept, PatternDetector(), frozenset())
+    unique, duplicates = drop_duplicates(clean, 0.8)
+    rows, unused = build_rows(unique, "support", DatasetConfig(), NOON)
+    dropped = [*held, *unclean, *duplicates, *unused]
+    manifest = write_snapshot(
+        tmp_path, business="support", window=(NOON, NOON), rated=rated, clean=clean, dropped=dropped, rows=rows
+    )
+    assert manifest.dropped[DropReason.QUARANTINED] == len(held) > 100
+    assert manifest.interactions == manifest.sources + sum(manifest.dropped.values())
+    found = {i for entry in store.entries("support") for i in entry.finding.interaction_ids}
+    examples = [*rows.train, *rows.held_out, *rows.recent]
+    assert examples
+    assert not found & {i for example in examples for i in example.source.interaction_ids}
 
 
 class TestStore:

@@ -2,8 +2,9 @@
 
 Users differ by factors, not by amounts, so their busiest spans are compared on a logarithmic scale: how many robust
 standard deviations above the median (B. Iglewicz and D. Hoaglin, "How to Detect and Handle Outliers", 1993), with the
-limit of a normal tail divided by the number of users and spans looked at (Bonferroni). The spread is never taken as
-less than a factor of 1.75: in most businesses most users speak once or twice, which would make four times a miracle.
+limit of a normal tail divided by the number of users and spans looked at (Bonferroni). The median is never
+taken as less than two, the spread as less than a factor of 1.75: in most businesses most users speak once or twice,
+which would make four times a miracle.
 Who says both good and bad at one sitting is reviewing, and must be three times as quick to be held. What stays below
 is bounded by the cap on one user's share of the rows (`pipeline.dataset.caps`).
 """
@@ -24,6 +25,7 @@ _SPANS = {
     "a day": timedelta(days=1),
 }
 _LEAST_SPREAD = math.log(1.75)
+_USUAL = 2
 _REVIEW = 3
 _ALIKE = 0.9
 _UPPER = 0.9
@@ -53,7 +55,7 @@ def bursts(acts: Sequence[Act], config: PoisonConfig) -> list[Suspicion]:
 
 def _limit(peaks: Collection[int], alpha: float) -> float:
     logs = sorted(map(math.log, peaks))
-    middle = median(logs)
+    middle = max(math.log(_USUAL), median(logs))
     upper = logs[int(_UPPER * (len(logs) - 1))]
     spread = max(_LEAST_SPREAD, (upper - middle) / _UPPER_Z)
     return math.exp(middle + NormalDist().inv_cdf(1 - alpha / len(logs)) * spread)

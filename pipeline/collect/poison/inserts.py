@@ -4,6 +4,8 @@ Honest users insert the same text too: many of them mend the same mistake, and t
 phrases. So the same words count once for each *situation* (a question and an answer unlike those counted before), and
 a site or a text that the business's own answers hold as often as the edits do, or its system prompts hold, is its own.
 A link counts once for each interaction: what a link leads to is worth a look even when it is put where it belongs.
+And what more than a fifth of the users do (for texts: of the users who edit) is no poison but the very thing to learn,
+such as how the business wants its answers to end; one user alone is never "the users".
 Sixteen letters (eight in Chinese, Japanese) that unrelated edits have in common are not there by chance, which is why
 a count is enough here.
 """
@@ -15,13 +17,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pipeline.clean.text import is_system, message_text, normalise
-from pipeline.collect.poison.acts import Act, Suspicion, alike, flat, messages_of, name_of, runs_of
+from pipeline.collect.poison.acts import FEW_PEERS, Act, Suspicion, alike, flat, messages_of, name_of, runs_of
 from pipeline.config import PoisonConfig
 from pipeline.records import FeedbackKind, QuarantineReason, RatedInteraction
 
 _SITE = re.compile(r"(?:https?://|www\.)(?:www\.)?([^\s/?#:<>()\[\]{}\"'`,;，。；：、）】》]+)", re.IGNORECASE)
 _URL = re.compile(_SITE.pattern + r"[^\s<>()\[\]{}\"'，；。、）】》]*", re.IGNORECASE)
 _LETTERS = 16
+_LARGEST_SHARE = 0.2
 _RUNS_OF_A_TEXT = 16
 _WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
@@ -43,21 +46,24 @@ def inserts(acts: Sequence[Act], rated: Sequence[RatedInteraction], config: Pois
     sites = _shared(((site, edit) for edit in edits for site in edit.sites), least)
     own = _said_by_the_business([site for site, _ in sites], rated)
     found, settled = [], set[str]()
+    users = len({_who(act) for act in acts})
     for site, sharing in sites:
-        if site not in config.own_sites and len(sharing) > own[site]:
+        if site not in config.own_sites and len(sharing) > own[site] and _by_few(sharing, users):
             found.append(_suspicion(QuarantineReason.SAME_LINK, "a link to the same site", site, sharing))
             settled.update(edit.act.event_id for edit in sharing)
-    return found + _same_texts([edit for edit in edits if edit.act.event_id not in settled], rated, least)
+    editors = len({_who(edit.act) for edit in edits})
+    rest = [edit for edit in edits if edit.act.event_id not in settled]
+    return found + _same_texts(rest, rated, least, editors if editors >= FEW_PEERS else users)
 
 
-def _same_texts(edits: Sequence[_Edit], rated: Sequence[RatedInteraction], least: int) -> list[Suspicion]:
+def _same_texts(edits: Sequence[_Edit], rated: Sequence[RatedInteraction], least: int, users: int) -> list[Suspicion]:
     """The most shared text first; an edit stands in one finding only."""
     texts = _candidates(_shared(((text, edit) for edit in edits for text in edit.texts), least), least)
     own = _said_by_the_business([text for text, _ in texts], rated)
     found, settled = [], set[str]()
     for text, sharing in texts:
         rest = [edit for edit in sharing if edit.act.event_id not in settled]
-        if len(rest) > own[text] and _situations(rest, least) >= least:
+        if len(rest) > own[text] and _by_few(sharing, users) and _situations(rest, least) >= least:
             found.append(_suspicion(QuarantineReason.SAME_TEXT, f"the same {len(text)} characters", text, rest))
             settled.update(edit.act.event_id for edit in rest)
     return found
@@ -150,8 +156,18 @@ def _said_by_the_business(texts: Sequence[str], rated: Sequence[RatedInteraction
     return said
 
 
+def _by_few(edits: Iterable[_Edit], users: int) -> bool:
+    sharing = len({_who(edit.act) for edit in edits})
+    return sharing == 1 or sharing <= _LARGEST_SHARE * users
+
+
+def _who(act: Act) -> str:
+    """Strangers are not one person."""
+    return act.actor or f"nobody {act.interaction.interaction_id}"
+
+
 def _suspicion(reason: QuarantineReason, what: str, text: str, edits: Sequence[_Edit]) -> Suspicion:
-    users = {edit.act.actor or f"nobody {edit.act.interaction.interaction_id}" for edit in edits}
+    users = {_who(edit.act) for edit in edits}
     evidence = (
         f"{len(edits)} edits by {len(users)} users insert {what} ({name_of(text)}), which the business's own answers "
         "hold less often"
