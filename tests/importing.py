@@ -58,9 +58,10 @@ def refusals(items: list[Item]) -> list[tuple[str, str]]:
 
 def import_into(events_dir: Path, tool: str, path: Path, **options: Any) -> Totals:
     """Import a file; the sums always match."""
-    make = a_make(tool, **{k: v for k, v in options.items() if k != "encoding"})
-    source = Source(path, options.get("encoding"))
-    totals = store(import_module(TOOLS[tool].module).read(source, make), make, events_dir)
+    clock = options.pop("clock", lambda: datetime.now(UTC))
+    source = Source(path, options.pop("encoding", None))
+    make = a_make(tool, **options)
+    totals = store(import_module(TOOLS[tool].module).read(source, make), make, events_dir, clock=clock)
     told = totals.stored + totals.there + totals.repeated + totals.refused.total()
     assert totals.read == told
     return totals

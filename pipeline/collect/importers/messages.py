@@ -24,7 +24,7 @@ _ROLES = {
     "function": "tool",
 }
 _KNOWN = frozenset({"system", "user", "assistant", "tool", "developer"})
-_TOOLS = ("tools", "functions", "function_tools", "toolDefinitions")
+_TOOLS = ("tools", "functions", "function_tools", "output_tools", "toolDefinitions")
 _LISTS = ("messages", "input", "prompt", "contents", "query", "question")
 
 
@@ -68,9 +68,8 @@ def answer_message(value: Any) -> Message | None:
 def tool_definitions(*values: Any) -> list[dict[str, Any]]:
     """Tools as OpenAI describes them, from wherever a request keeps them."""
     for value in map(parsed, values):
-        if isinstance(value, dict):
-            value = parsed(next((value[name] for name in _TOOLS if value.get(name)), None))
-        found = map(parsed, value) if isinstance(value, list) else ()
+        lists = [parsed(value.get(name)) for name in _TOOLS] if isinstance(value, dict) else [value]
+        found = [parsed(one) for listed in lists if isinstance(listed, list) for one in listed]
         definitions = [made for one in found if (made := _definition(one))]
         if definitions:
             return definitions

@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pipeline.collect.importers.make import IMPORTED, Make
@@ -59,18 +60,25 @@ class Totals:
         return any(reason.is_damage for reason in self.refused)
 
 
-def store(items: Iterable[Item], make: Make, events_dir: Path, tick: Callable[[], None] = lambda: None) -> Totals:
+def store(
+    items: Iterable[Item],
+    make: Make,
+    events_dir: Path,
+    tick: Callable[[], None] = lambda: None,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Totals:
     """Write what is new to the event log; returns when it is on disk.
 
     Args:
         tick: called after each item.
+        clock: names the files of the log; a file of a past hour may be compacted away, so it must run on.
 
     Raises:
         ConfigError: another import of this tool and business is at work.
         OSError: the disk is full or refuses; run the same import again.
     """
     totals = Totals()
-    writer = _Writer(events_dir / "segments", f"import-{make.business}-{make.tool}", make)
+    writer = _Writer(events_dir / "segments", f"import-{make.business}-{make.tool}", clock)
     try:
         known = {_digest(i) for _, i in stored_ids(events_dir, make.business) if i.startswith(IMPORTED)}
         mine: set[bytes] = set()
@@ -141,10 +149,10 @@ def _line(item: Interaction | Feedback) -> bytes:
 class _Writer:
     """Lines to segments, committed some megabytes at a time."""
 
-    def __init__(self, directory: Path, worker: str, make: Make) -> None:
+    def __init__(self, directory: Path, worker: str, clock: Callable[[], datetime]) -> None:
         self._directory = directory
         self._worker = worker
-        self._now = make.now
+        self._clock = clock
         self._lock = SegmentLog(directory, worker)  # one import of a tool at a time
         self._log = self._lock
         self._lines: list[bytes] = []
@@ -163,7 +171,7 @@ class _Writer:
             return
         if self._written + self._size > SEGMENT_BYTES and self._written:
             self._next_file()
-        self._log.commit(self._lines, self._now)
+        self._log.commit(self._lines, self._clock())
         self._written += self._size
         self._lines, self._size = [], 0
 
