@@ -96,6 +96,7 @@ def _by_hour(
     )
     begins = [own[0].at for own in visitors]
     said = sorted((act.at, act.actor or "") for own in users.values() for act in own if act.signal.sign == sign)
+    hours = len({(user, _hour(at)) for at, user in said})
     start = 0
     while start < len(visitors):
         until = begins[start] + _HOUR
@@ -104,7 +105,7 @@ def _by_hour(
         votes = tuple(act for own in inside for act in own)
         if _FEWEST <= len(inside) <= largest and len(votes) >= config.min_signals:
             everyone = {user for _, user in said[bisect_left(said, (begins[start],)) : bisect_left(said, (until,))]}
-            chance = _chance_of_hour(len(inside), len(everyone) - len(inside), len(visitors), said)
+            chance = _chance_of_hour(len(inside), len(everyone) - len(inside), len(visitors), hours)
             if len(inside) >= _MAJORITY * len(everyone) and chance * 2 * len(visitors) <= config.false_alarms:
                 evidence = _lockstep(len(inside), len(votes), len(everyone), sign, chance)
                 yield Suspicion(QuarantineReason.GROUP, evidence, votes)
@@ -112,11 +113,10 @@ def _by_hour(
         start += 1
 
 
-def _chance_of_hour(inside: int, others: int, visitors: int, said: Sequence[tuple[datetime, str]]) -> float:
+def _chance_of_hour(inside: int, others: int, visitors: int, hours: int) -> float:
     """Of so many visitors among all who say so in an hour, given their share among all users' hours: the conditional
     test of two Poisson counts (J. Przyborowski and H. Wilenski, Biometrika 31, 1940)."""
     elsewhere = visitors - inside + 1
-    hours = len({(user, _hour(at)) for at, user in said})
     return binomial_tail(inside, inside + others, elsewhere / (elsewhere + max(1, hours - visitors)))
 
 
