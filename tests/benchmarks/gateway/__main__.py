@@ -22,6 +22,7 @@ from tests.benchmarks.gateway.servers import ROOT, BenchError
 from tests.benchmarks.gateway.tables import number
 from tests.benchmarks.gateway.window import Window
 
+_ROUNDS = 3
 _RESULTS = ROOT / "build" / "bench"
 _DOCUMENT = ROOT / "docs" / "benchmarks.md"
 
@@ -45,7 +46,7 @@ def _plan() -> Plan:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.gateway", description="The gateway against its peers."
     )
-    parser.add_argument("--quick", action="store_true", help="short windows, one round; writes no documentation")
+    parser.add_argument("--quick", action="store_true", help="short windows, one round")
     parser.add_argument("--only", type=_names_of(CONTESTANTS), default=CONTESTANTS, help=",".join(CONTESTANTS))
     parser.add_argument("--metrics", type=_names_of(METRICS), default=METRICS, help=",".join(METRICS))
     parser.add_argument("--rounds", type=int, help="default: 3, with --quick 1")
@@ -53,7 +54,7 @@ def _plan() -> Plan:
         "--cores", choices=("one", "two"), default="two", help="one: stub and load generator share the gateway's core"
     )
     given = parser.parse_args()
-    rounds = given.rounds or (1 if given.quick else 3)
+    rounds = given.rounds or (1 if given.quick else _ROUNDS)
     one_core = given.cores == "one"
     return Plan(only=given.only, metrics=given.metrics, rounds=rounds, quick=given.quick, one_core=one_core)
 
@@ -85,9 +86,10 @@ def _measure(plan: Plan, console: Console) -> Ran:
 
 
 def _write(plan: Plan, ran: Ran, console: Console) -> None:
-    """The rows, for the reader and as a file; the documentation is only for a whole run."""
+    """The rows, for the reader and as a file; what is published comes from whole runs only."""
     made, machine, now = rows(Results(ran.windows)), Machine.this(), datetime.now(UTC)
-    whole = not plan.quick and not plan.one_core and plan.only == CONTESTANTS and plan.metrics == METRICS
+    narrowed = plan.quick or plan.one_core or plan.rounds < _ROUNDS
+    whole = not narrowed and plan.only == CONTESTANTS and plan.metrics == METRICS
     results = _RESULTS / ("gateway.json" if whole else "gateway-quick.json")
     write_json(results, plan, ran, made, machine, now)
     table = Table("", "tuneloop", "peer", "ratio", "goal", "")

@@ -1,11 +1,13 @@
 """What a run leaves behind: `build/bench/gateway.json`, and our section of `docs/benchmarks.md`."""
 
 import json
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
+from tests.benchmarks.gateway.cases import DIRECT
 from tests.benchmarks.gateway.goals import Row
 from tests.benchmarks.gateway.machine import Machine
 from tests.benchmarks.gateway.run import Plan, Ran
@@ -30,7 +32,7 @@ _CAVEATS = """\
   (2.5 KB a request) to disk; the answer does not wait for the disk. nginx and Envoy only pass bytes on: no key, no
   rewriting, no log. LiteLLM does more in other places (router, cost, callbacks); it has one master key and no database,
   which production would add, and its better settings: `hosted_vllm/`, no cost, production mode, httptools, one worker.
-- LiteLLM gets a load that it can carry: 8 connections, 50 requests/s, 20 streams/s; its latencies are at those rates.
+- LiteLLM gets a load that it can carry, in a closed loop: 8 connections for JSON, 1 for its latency, 16 for streams.
 - Added p99 is p99 with the gateway less p99 without it, not the p99 of the difference. Paced chunks leave the stub on
   ticks of 1 ms, many at a time, for all alike.
 - The rows with workers share two cores with stub and load generator: they show that a second worker is used, not how
@@ -60,10 +62,7 @@ def section(plan: Plan, ran: Ran, rows: Sequence[Row], machine: Machine, now: da
     """Our section of the documentation, as Markdown."""
     parts = [
         "## Gateway",
-        f"`make bench-gateway`, {now:%Y-%m-%d}, {plan.rounds} rounds. {machine.cores} cores ({machine.cpu}), "
-        f"{machine.memory_gb} GB, Linux {machine.kernel}, Python {machine.python}. "
-        + ", ".join(f"{name} {version}" for name, version in ran.versions.items() if name != "direct")
-        + ".",
+        _heading(plan, ran, machine, now),
         _METHOD,
         "### Goals",
         rows_table(rows),
@@ -77,20 +76,35 @@ def section(plan: Plan, ran: Ran, rows: Sequence[Row], machine: Machine, now: da
     return "\n\n".join(part for part in parts if part)
 
 
+def _heading(plan: Plan, ran: Ran, machine: Machine, now: datetime) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in ran.versions.items() if name != DIRECT)
+    return textwrap.fill(
+        f"`make bench-gateway`, {now:%Y-%m-%d}, {plan.rounds} rounds. {machine.cores} cores ({machine.cpu}), "
+        f"{machine.memory_gb} GB, Linux {machine.kernel}, Python {machine.python}. {versions}.",
+        120,
+        break_on_hyphens=False,
+    )
+
+
 def _notes(ran: Ran) -> list[str]:
     busy = sum(window.contended for window in ran.windows)
     notes = [
-        f"- On this machine sending to a waiting process and getting its answer costs {ran.wakes.same_core_us:.1f} µs "
-        f"of CPU when it is on the same core and {ran.wakes.other_core_us:.1f} µs when it is on the other one. A "
-        "gateway pays it up to twice a request or chunk, the less the busier the other core is; where it is large "
-        "(nested virtual machines), it hides differences between gateways. `make bench-gateway ARGS='--cores one'` "
-        "measures without it.",
-        f"- In {busy} of {len(ran.windows)} windows other processes took more than {CONTENDED_CORES:g} cores. Such "
+        f"On this machine sending to a waiting process and getting its answer costs {ran.wakes.same_core_us:.1f} µs of "
+        f"CPU when it is on the same core and {ran.wakes.other_core_us:.1f} µs when it is on the other one. A gateway "
+        "pays it up to twice a request or chunk, the less the busier the other core is; where it is large (nested "
+        "virtual machines), it hides differences between gateways. `make bench-gateway ARGS='--cores one'` measures "
+        "without it.",
+        f"In {busy} of {len(ran.windows)} windows other processes took more than {CONTENDED_CORES:g} cores. Such "
         "windows count only where a contestant has no others, and their rows are marked *.",
     ]
     if ran.dropped_lines:
-        notes.append(f"- tuneloop's event log could not take {ran.dropped_lines:,} lines at full load.")
-    return notes + [f"- Skipped: {line}." for line in ran.skipped]
+        notes.append(f"tuneloop's event log could not take {ran.dropped_lines:,} lines at full load.")
+    notes += [f"Skipped: {line}." for line in ran.skipped]
+    return [_wrapped(note) for note in notes]
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def put_section(document: str, text: str) -> str:
