@@ -7,7 +7,8 @@ A link counts once for each interaction: what a link leads to is worth a look ev
 And what more than a fifth of the users do (for texts: of the users who edit) is no poison but the very thing to learn,
 such as how the business wants its answers to end; one user alone is never "the users".
 Sixteen letters (eight in Chinese, Japanese) that unrelated edits have in common are not there by chance, which is why
-a count is enough here.
+a count is enough here. A text without a link must also come from the same users again and again: a group of accounts
+that paste it once or twice each is not told from users who agree.
 """
 
 import math
@@ -25,6 +26,7 @@ _SITE = re.compile(r"(?:https?://|www\.)(?:www\.)?([^\s/?#:<>()\[\]{}\"'`,;，�
 _URL = re.compile(_SITE.pattern + r"[^\s<>()\[\]{}\"'，；。、）】》]*", re.IGNORECASE)
 _LETTERS = 16
 _LARGEST_SHARE = 0.2
+_EDITS_A_USER = 3
 _RUNS_OF_A_TEXT = 16
 _WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
@@ -63,7 +65,8 @@ def _same_texts(edits: Sequence[_Edit], rated: Sequence[RatedInteraction], least
     found, settled = [], set[str]()
     for text, sharing in texts:
         rest = [edit for edit in sharing if edit.act.event_id not in settled]
-        if len(rest) > own[text] and _by_few(sharing, users) and _situations(rest, least) >= least:
+        pasted = _by_few(sharing, users) and _again_and_again(rest)
+        if len(rest) > own[text] and pasted and _situations(rest, least) >= least:
             found.append(_suspicion(QuarantineReason.SAME_TEXT, f"the same {len(text)} characters", text, rest))
             settled.update(edit.act.event_id for edit in rest)
     return found
@@ -159,6 +162,12 @@ def _said_by_the_business(texts: Sequence[str], rated: Sequence[RatedInteraction
 def _by_few(edits: Iterable[_Edit], users: int) -> bool:
     sharing = len({_who(edit.act) for edit in edits})
     return sharing == 1 or sharing <= _LARGEST_SHARE * users
+
+
+def _again_and_again(edits: Sequence[_Edit]) -> bool:
+    """Whether the same users do it over and over. Many who do it once or twice each, about one kind of question, are
+    how people say which page or phrase belongs there."""
+    return len(edits) >= _EDITS_A_USER * len({_who(edit.act) for edit in edits})
 
 
 def _who(act: Act) -> str:
