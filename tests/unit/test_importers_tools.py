@@ -643,3 +643,24 @@ def test_twice_in_pieces_and_shuffled_gives_the_same_events(tmp_path: Path) -> N
     for number, piece in enumerate((rows[:25], rows[20:], rows[:3])):
         import_into(parts, "generic", write(tmp_path / f"{number}.jsonl", piece))
     assert logged(parts) == logged(whole)
+
+
+def test_what_is_refused_takes_nothing_good_with_it(tmp_path: Path) -> None:
+    """One part of a row that says nothing leaves the others."""
+    tagged = {"request_id": "r", "messages": {}, "response": {}, "request_tags": ["user-feedback:up"]}
+    items = read_items("litellm", write(tmp_path / "l.jsonl", [tagged]))
+    assert (said(items), [reason for _, reason in refusals(items)]) == ([("thumb", "up")], ["no_answer"])
+    edited = {"id": "1", "run_id": "r", "key": "bleu", "score": 0.3, "correction": "Better."}
+    items = read_items("langsmith", write(tmp_path / "f.jsonl", [edited]))
+    assert (said(items), [reason for _, reason in refusals(items)]) == ([("edit", "Better.")], ["not_a_user"])
+    asked = {
+        "gen_ai.input.messages": '[{"role":"user","parts":[{"type":"text","content":"Hi?"}]}]',
+        "gen_ai.output.messages": "Yo.",
+    }
+    judged = {"name": "gen_ai.evaluation.result", "attributes": {"gen_ai.evaluation.name": "bias"}}
+    span = {"name": "chat", "trace_id": "t", "span_id": "s", "attributes": asked, "events": [judged]}
+    items = read_items("otel", write(tmp_path / "s.jsonl", [span]))
+    assert (len(interactions(items)), [reason for _, reason in refusals(items)]) == (1, ["not_a_user"])
+    same = {"prompt": "Hi?", "chosen": "Yo.", "rejected": "Yo."}
+    items = read_items("generic", write(tmp_path / "p.jsonl", [same]))
+    assert (len(interactions(items)), [reason for _, reason in refusals(items)]) == (2, ["draw"])

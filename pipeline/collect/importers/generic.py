@@ -14,7 +14,7 @@ from pipeline.collect.importers.fields import Row, text
 from pipeline.collect.importers.make import Answer, Make, Turn, why
 from pipeline.collect.importers.moments import first_moment
 from pipeline.collect.importers.ranked_tree import is_tree, read_tree
-from pipeline.collect.importers.refusal import Item, RefusalReason, Refused
+from pipeline.collect.importers.refusal import Item, Refusal, RefusalReason, Refused
 from pipeline.collect.importers.source import Source
 from pipeline.collect.importers.talks import Talk, pair_of, talk_of
 from pipeline.collect.importers.votes import score, stars, thumb
@@ -143,7 +143,8 @@ def _pair(row: Row, better: Talk, worse: Talk, make: Make) -> Iterator[Item]:
     for key, talk in zip(keys, (better, worse), strict=True):
         yield make.interaction(key, _turn(row, talk, make), Answer(talk.answer))
     if keys[0] == keys[1]:
-        raise Refused(RefusalReason.DRAW, "both answers are the same")
+        yield Refusal("", RefusalReason.DRAW, "both answers are the same")
+        return
     over = make.over(keys[1])
     yield make.feedback(keys[0], FeedbackKind.CHOICE, over, _when(row, make), user=_who(row))
 

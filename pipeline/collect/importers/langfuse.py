@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from pipeline.collect.importers.elements import attempt, read_elements
+from pipeline.collect.importers.elements import Element, attempt, read_elements
 from pipeline.collect.importers.fields import key, member, members, number, parsed, text
 from pipeline.collect.importers.generations import Generation, Trace, milliseconds, whole_trace
 from pipeline.collect.importers.make import Make, why
@@ -32,13 +32,21 @@ def read(source: Source, make: Make) -> Iterator[Item]:
             if isinstance(element, Refusal):
                 yield element
             elif text(element.value, "type") in _KINDS and "dataType" not in element.value:
-                spool.add(text(element.value, "traceId", "trace_id"), element.place, element.value)
+                yield from _keep(spool, element)
             else:
                 row = element.value
                 yield from attempt(element.place, lambda row=row: _one(row, make))  # type: ignore[misc]
         for trace_id, elements in spool.groups():
             observations = [element.value for element in elements]
             yield from attempt(elements[0].place, lambda: _trace({"id": trace_id}, observations, make))  # noqa: B023
+
+
+def _keep(spool: Spool, element: Element) -> Iterator[Item]:
+    trace_id = text(element.value, "traceId", "trace_id")
+    if trace_id:
+        spool.add(trace_id, element.place, element.value)
+    else:
+        yield Refusal(element.place, RefusalReason.NO_KEY, "an observation without traceId")
 
 
 def _one(row: dict[str, Any], make: Make) -> Iterator[Item]:

@@ -99,18 +99,24 @@ def _feedback(row: dict[str, Any], make: Make, groups: _Groups) -> Iterator[Item
     }
     if (edited := _correction(row.get("correction"))) is not None:
         yield make.feedback(run_id, FeedbackKind.EDIT, edited, **common)
-    value = row.get("score") if row.get("score") is not None else row.get("value")
-    comment = text(row, "comment")
-    if value is not None:
-        check_is_a_users(name, make.scores)
-        if group := text(row, "feedback_group_id"):
-            groups[group].append((_points(value), run_id, common))
-            return
-        kind, vote = score(value, make.scale)
-        yield make.feedback(run_id, kind, vote, reason=why(f"{name}={value}"[:200]), **common)
-    elif edited is None and not comment:
+    if row.get("score") is not None or row.get("value") is not None:
+        yield from attempt("", lambda: _scored(row, run_id, make, groups, common))
+    elif comment := text(row, "comment"):
+        yield make.feedback(run_id, FeedbackKind.COMMENT, comment, **common)
+    elif edited is None:
         raise Refused(RefusalReason.NO_VOTE)
-    if comment:
+
+
+def _scored(row: dict[str, Any], run_id: str, make: Make, groups: _Groups, common: dict[str, Any]) -> Iterator[Item]:
+    name = text(row, "key")
+    check_is_a_users(name, make.scores)
+    value = row["score"] if row.get("score") is not None else row["value"]
+    if group := text(row, "feedback_group_id"):
+        groups[group].append((_points(value), run_id, common))
+        return
+    kind, vote = score(value, make.scale)
+    yield make.feedback(run_id, kind, vote, reason=why(f"{name}={value}"[:200]), **common)
+    if comment := text(row, "comment"):
         yield make.feedback(run_id, FeedbackKind.COMMENT, comment, **common)
 
 

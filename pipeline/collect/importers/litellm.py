@@ -13,7 +13,7 @@ from pipeline.collect.importers.generations import milliseconds
 from pipeline.collect.importers.make import Answer, Make, Turn, why
 from pipeline.collect.importers.messages import answer_message, chat_messages, tool_definitions
 from pipeline.collect.importers.moments import first_moment
-from pipeline.collect.importers.refusal import Item, RefusalReason, Refused
+from pipeline.collect.importers.refusal import Item, Refusal, RefusalReason, Refused
 from pipeline.collect.importers.source import Source
 from pipeline.collect.importers.votes import check_is_a_users, score
 from pipeline.records import StreamEnd
@@ -41,7 +41,8 @@ def _one(row: dict[str, Any], make: Make) -> Iterator[Item]:
     for tag in texts(row, "request_tags"):
         yield from attempt("", lambda tag=tag: _tag(tag, request_id, user, start, make))  # type: ignore[misc]
     if not messages:
-        raise Refused(RefusalReason.NO_ANSWER, "prompts are not stored; switch store_prompts_in_spend_logs on")
+        yield Refusal("", RefusalReason.NO_ANSWER, "prompts are not stored; switch store_prompts_in_spend_logs on")
+        return
     tokens = number(row.get("prompt_tokens")), number(row.get("completion_tokens"))
     turn = Turn(
         messages=messages,

@@ -62,7 +62,8 @@ def _one(thing: dict[str, Any], keys: dict[str, str], make: Make) -> Iterator[It
         yield _call(thing, keys, make)
         for event in thing["events"]:
             if event["name"] == _EVALUATION:
-                yield _evaluation({**event, "trace": thing["trace"], "span": thing["span"]}, keys, make)
+                one = {**event, "trace": thing["trace"], "span": thing["span"]}
+                yield from attempt("", lambda one=one: [_evaluation(one, keys, make)])  # type: ignore[misc]
 
 
 def _is_genai(attributes: dict[str, Any]) -> bool:
