@@ -115,7 +115,7 @@ SPELLINGS = st.builds(
     st.sampled_from([str, lambda text: text.translate({i: i + 0xFEE0 for i in range(0x21, 0x7F)})]),
 )
 PLANTED = st.one_of(
-    st.from_regex(r"1[39][1-9][0-9]{8}", fullmatch=True),
+    st.from_regex(r"1[39][1-9][0-9]{8}", fullmatch=True).filter(lambda number: not number.startswith("13800")),
     st.sampled_from(["a.b@example.com", "4111 1111 1111 1111", "0571-88886667", "+86 571 8888 6667", "VIP12345678"]),
     st.sampled_from(["xservice@harbour.example", "service@harbour.example.org", "0571-888866660"]),
 )

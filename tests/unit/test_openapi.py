@@ -40,10 +40,10 @@ def test_a_description_is_valid_openapi(path: Path) -> None:
 
 
 def test_every_path_and_method_is_described_and_every_described_one_is_served() -> None:
-    inbox = Inbox(KeyRing(), None, None, None, None, None)
+    inbox = Inbox(KeyRing(), None, None, None, None, None, None)
     data = DataApi(KeyRing(), None, inbox, None, None, None, None)
     assert data.operations() == set(operations(DATA_API))
-    assert AdminApi("key", KeyRing(), None, None).operations() == set(operations(ADMIN_API))
+    assert AdminApi("key", KeyRing(), None, None, None).operations() == set(operations(ADMIN_API))
 
 
 def test_enums_and_limits_are_those_of_the_code() -> None:
