@@ -59,7 +59,7 @@ def import_file(
     source = Source(path, read_encoding(encoding))
     items = import_module(TOOLS[tool].module).read(source, make)
     try:
-        with _progress(source, console) as (_, tick):
+        with _Bar(source, console) as tick:
             totals = store(items, make, config.state_dir / "events", tick)
     except OSError as error:
         raise DataError(
@@ -69,7 +69,7 @@ def import_file(
     return totals
 
 
-class _progress:
+class _Bar:
     """A bar over the bytes of the file, on a terminal; nothing elsewhere."""
 
     def __init__(self, source: Source, console: Console) -> None:
@@ -77,7 +77,7 @@ class _progress:
         self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._source = source
 
-    def __enter__(self) -> tuple[Progress, Callable[[], None]]:
+    def __enter__(self) -> Callable[[], None]:
         bar = self._bar.__enter__()
         task = bar.add_task(self._source.path.name, total=self._source.size)
         count = 0
@@ -88,7 +88,7 @@ class _progress:
             if count % _TICKS == 0:
                 bar.update(task, completed=self._source.position)
 
-        return bar, tick
+        return tick
 
     def __exit__(self, *error: object) -> None:
         self._bar.stop()

@@ -71,16 +71,12 @@ def _conversation(conversation: str, elements: list[Element], make: Make) -> Ite
         role = "user" if row.get("isCreatedByUser") is True else "assistant"
         message = _message(row, role)
         nodes[message_id] = Node(
-            message_id, parent if parent != _NO_PARENT else None, message, role == "assistant", None, row
+            message_id, None if parent in ("", _NO_PARENT) else parent, message, role == "assistant", None, row
         )
         places[message_id] = element.place
-    tree = Tree({name: _with_root(node) for name, node in nodes.items()})
+    tree = Tree(nodes)
     for node in tree.answers():
         yield from attempt(places[node.node_id], lambda node=node: _answer(node, tree, conversation, make))  # type: ignore[misc]
-
-
-def _with_root(node: Node) -> Node:
-    return node if node.parent else Node(node.node_id, None, node.message, node.is_answer, node.at, node.raw)
 
 
 def _message(row: dict[str, Any], role: str) -> Message:

@@ -63,8 +63,6 @@ class Turn:
     tools: Sequence[Message] = ()
     tokens: tuple[int, int] | None = None
     latency_ms: float = 0.0
-    regenerates: str | None = None
-    """The tool's id of the answer that this one was asked to replace."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,6 @@ class Make:
             status=max(answer.status for answer in answers),
             stream_end=max((a.stream_end for a in answers), key=lambda end: end is not StreamEnd.COMPLETE),
             client=f"import/{self.tool}",
-            regenerates=None if turn.regenerates is None else self.interaction_id(turn.regenerates),
             started_at=turn.at or self.now,
         )
 
@@ -135,7 +132,6 @@ class Make:
         user: str = "",
         source_id: str = "",
         reason: str | None = None,
-        choice_index: int = 0,
     ) -> Feedback:
         """One signal about the interaction that the tool calls `key`.
 
@@ -147,7 +143,7 @@ class Make:
         """
         _check(kind, value, reason)
         interaction_id = self.interaction_id(key)
-        said: list[JsonValue] = [interaction_id, kind, value, choice_index, user, source_id, reason]
+        said: list[JsonValue] = [interaction_id, kind, value, user, source_id, reason]
         said.append(None if at is None else at.isoformat())
         return Feedback(
             event_id=f"{IMPORTED}{content_id(['feedback', self.tool, self.business, *said])[:32]}",
@@ -155,7 +151,6 @@ class Make:
             business=self.business,
             kind=kind,
             value=value,
-            choice_index=choice_index,
             user_key=self.user_key(user),
             reason=reason or None,
             occurred_at=at or self.now,
