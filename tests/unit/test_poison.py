@@ -17,7 +17,7 @@ from tests.builders import NOON, a_feedback, an_interaction
 from tests.poison_world import KINDS, World, honest_world, poisoned_world
 
 CONFIG = PoisonConfig()
-SEEDS = range(5)
+SEEDS = range(3)
 
 
 def held_in(world: World) -> set[str]:
@@ -42,7 +42,7 @@ def test_planted_poison_is_held_and_honest_feedback_is_not(seed: int) -> None:
     assert wrong < 0.01
 
 
-@pytest.mark.parametrize(("seed", "users"), [(100, 900), (101, 900), (102, 120), (103, 30)])
+@pytest.mark.parametrize(("seed", "users"), [(100, 900), (102, 120), (103, 30)])
 def test_a_business_of_honest_users_loses_next_to_nothing(seed: int, users: int) -> None:
     world = honest_world(seed, users)
     wrong = len(held_in(world) & world.rated) / len(world.rated)
@@ -213,8 +213,21 @@ class TestInserts:
         assert sum(reasons(*self.edits(insert, users=10)).values()) == 0
         assert sum(reasons(*self.edits(insert, users=1)).values()) == 1
 
+    def test_users_who_say_once_or_twice_what_belongs_there_agree_and_are_no_group(self) -> None:
+        text = "Please look at the returns page."
+        assert reasons(*self.edits(text, users=3)) == {QuarantineReason.SAME_TEXT: 1}
+        assert reasons(*self.edits(text, users=8), *honest_editors(60)) == {}
+
     def test_thanks_are_no_poison(self) -> None:
         assert reasons(*self.edits("Many thanks!")) == {}
+
+
+def honest_editors(count: int) -> list[tuple[Interaction, Feedback]]:
+    """Others who edit too, each in words of their own."""
+    return [
+        said(f"h{n}", "edit", f"Mended answer number {n}.", user=f"h{n}", at=every(-900, n), prompt=f"Wish {n}?")
+        for n in range(count)
+    ]
 
 
 class TestContrarians:
