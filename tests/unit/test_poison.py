@@ -148,6 +148,10 @@ class TestGroups:
         group = [said(f"x{n}", user=f"x{n % 6}", client="script", at=every(-300, n)) for n in range(24)]
         assert reasons(*group) == {QuarantineReason.GROUP: 1}
 
+    def test_an_import_is_no_client(self) -> None:
+        group = [said(f"x{n}", user=f"x{n % 6}", client="import/openwebui", at=every(-300, n)) for n in range(24)]
+        assert reasons(*group) == {}
+
     def test_a_client_of_most_users_is_news_and_none(self) -> None:
         group = [said(f"x{n}", user=f"x{n % 20}", client="new app", at=every(-60, n)) for n in range(60)]
         assert reasons(*group) == {}

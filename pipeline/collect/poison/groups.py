@@ -29,6 +29,8 @@ _FILL = 4
 _MAJORITY = 0.75
 """Share of such users among all who say the same in an hour."""
 _SAYS = {1: "good", -1: "bad"}
+_IMPORTED = "import/"
+"""Begins the client of an interaction that an importer made."""
 
 
 def groups(acts: Sequence[Act], config: PoisonConfig) -> list[Suspicion]:
@@ -47,7 +49,8 @@ def groups(acts: Sequence[Act], config: PoisonConfig) -> list[Suspicion]:
 def _by_client(users: Mapping[str, Sequence[Act]], largest: float, config: PoisonConfig) -> Iterator[Suspicion]:
     clients: dict[str, list[Act]] = {}
     for act in (act for own in users.values() for act in own):
-        clients.setdefault(act.interaction.client, []).append(act)
+        if not act.interaction.client.startswith(_IMPORTED):  # it names the tool, not what its users held
+            clients.setdefault(act.interaction.client, []).append(act)
     tried = {
         client: own
         for client, own in sorted(clients.items())
