@@ -33,6 +33,7 @@ from pipeline.dataset.snapshot import read_snapshot, write_snapshot
 from pipeline.dataset.suite import golden_prompts, load_suite
 from pipeline.errors import DataError, PipelineError
 from pipeline.events.lake import compact, read_events
+from pipeline.events.retention import expire
 from pipeline.records import (
     Adapter,
     DropReason,
@@ -109,6 +110,7 @@ def _build(
     start = due - timedelta(days=about.dataset.window_days)
     suite = load_suite(config.directory / about.suite) if about.suite else None
     step(compact)(events_dir)
+    step(expire, "retention")(events_dir, about.business, about.retention_days, due)
     events = step(read_events, "collect")(events_dir, about.business, start, due)
     rated = step(join_feedback, "join")(events.interactions, events.feedback)
     logger.info("collect: %d interactions, %d feedback", len(events.interactions), len(events.feedback))

@@ -106,8 +106,8 @@ def compact(events_dir: Path, now: datetime | None = None) -> int:
     """
     now = now or datetime.now(UTC)
     done = 0
-    with _alone(events_dir) as alone, _database() as database:
-        for segment in _segments(events_dir) if alone else ():
+    with alone(events_dir) as only, _database() as database:
+        for segment in _segments(events_dir) if only else ():
             if _closed(segment, now) and _compact_segment(database, segment, events_dir / "lake"):
                 done += 1
     return done
@@ -278,7 +278,7 @@ def _database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @contextmanager
-def _alone(events_dir: Path) -> Iterator[bool]:
+def alone(events_dir: Path) -> Iterator[bool]:
     """Whether no other process is compacting."""
     if not events_dir.is_dir():
         yield False
