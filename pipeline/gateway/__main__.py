@@ -69,7 +69,7 @@ async def _serve(make_gateway: Callable[[Engine], Gateway], database: str, socke
     gateway = make_gateway(open_control(database))
     await gateway.start(*sockets)
     gc.freeze()  # what is loaded now lives as long as the process: the collector need not look at it again
-    gc.set_threshold(50_000, 20, 100)  # a request leaves no cycles behind: look for some a hundred times less often
+    gc.set_threshold(50_000, 20, 100)  # a request leaves no cycles behind: look for some less often
     host, port = sockets[0].getsockname()[:2]
     log.info("serving http://%s:%d, admin on port %d", host, port, sockets[1].getsockname()[1])
     await stop.wait()

@@ -19,19 +19,15 @@ from pipeline.gateway.auth import ApiKey
 from pipeline.gateway.errors import JSON, Refused
 from pipeline.gateway.exchange import Exchange
 from pipeline.gateway.ids import Ids, made_at
+from pipeline.gateway.turn import TimingsLine
 
 MOST_AT_ONCE = 2
 MOST_WAITING = 16
 _FEEDBACK = {"event_id", "kind", "value", "choice_index", "reason", "occurred_at", "received_at"}
 
 
-class _Timings(msgspec.Struct):
-    queue_ms: float
-    total_ms: float
-    ttft_ms: float | None = None
-    gap_p50_ms: float | None = None
-    gap_p99_ms: float | None = None
-    gap_max_ms: float | None = None
+class _Timings(TimingsLine, omit_defaults=False):
+    """As in the log, with what was not measured as null."""
 
 
 class _Choice(msgspec.Struct):

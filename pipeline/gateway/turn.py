@@ -24,8 +24,8 @@ class TimingsLine(msgspec.Struct, omit_defaults=True):
 
 
 class Line(msgspec.Struct):
-    """An `Interaction` on its way to the log: a pydantic model costs ten times as much, and what the client and the
-    engine wrote goes in as it came. Begun when the request comes; the recorder fills in the end."""
+    """An `Interaction` on its way to the log, without a pydantic model's validation: what the client and the engine
+    wrote goes in as it came. Begun when the request comes; the recorder fills in the end."""
 
     interaction_id: str
     business: str

@@ -81,8 +81,8 @@ class Engines:
         return Call(self, pool, b"".join(parts))
 
     def watch(self, call: "Call") -> None:
-        """Look after the call's time limit until it is over. One timer serves all calls: one each would cost more than
-        all else that is done for a call."""
+        """Look after the call's time limit until it is over. One timer serves all calls, instead of one that is
+        set and cancelled for each."""
         self._running.add(call)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(self._sweep_s, self._sweep)
