@@ -8,21 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.benchmarks.document import put_section
+from tests.benchmarks.figures import middle, paired_difference, paired_ratio, percentile
 from tests.benchmarks.gateway.answers import STREAM_EVENTS, completion, stream
 from tests.benchmarks.gateway.cases import DIRECT, ENVOY, JSON, LATENCY, LITELLM, MEMORY, TUNELOOP
 from tests.benchmarks.gateway.client import ClientConnection
 from tests.benchmarks.gateway.drive import Seen
-from tests.benchmarks.gateway.figures import middle, paired_difference, paired_ratio, percentile
-from tests.benchmarks.gateway.goals import Row, rows
+from tests.benchmarks.gateway.goals import rows
 from tests.benchmarks.gateway.job import Job, Outcome
-from tests.benchmarks.gateway.machine import parse_model
 from tests.benchmarks.gateway.proc import parse_cpu_ticks, parse_schedstat, parse_status, usage
-from tests.benchmarks.gateway.report import put_section
 from tests.benchmarks.gateway.requests import DISTINCT, build_requests
 from tests.benchmarks.gateway.results import Results
 from tests.benchmarks.gateway.stub import request_body
-from tests.benchmarks.gateway.tables import number
 from tests.benchmarks.gateway.window import Window
+from tests.benchmarks.machine import parse_model
+from tests.benchmarks.rows import Row
+from tests.benchmarks.tables import number
 
 STREAM = b"".join(stream())
 
@@ -240,11 +241,12 @@ def test_windows_with_bad_answers_count_nowhere() -> None:
 
 
 def test_a_section_is_replaced_and_the_others_stay() -> None:
-    first = put_section("", "one")
+    first = put_section("", "gateway", "one")
     document = first + "\n## Other\n\nkept\n"
-    second = put_section(document, "two")
+    second = put_section(document, "gateway", "two")
     assert second == document.replace("one", "two")
-    assert put_section("# Benchmarks\n\n## Other\n", "one").startswith("# Benchmarks\n\n## Other\n\n<!-- gateway")
+    appended = put_section("# Benchmarks\n\n## Other\n", "gateway", "one")
+    assert appended.startswith("# Benchmarks\n\n## Other\n\n<!-- gateway")
     assert first.startswith("# Benchmarks\n")
 
 

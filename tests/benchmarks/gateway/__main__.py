@@ -10,21 +10,19 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from tests.benchmarks.document import DOCUMENT, RESULTS, write_json, write_section
 from tests.benchmarks.gateway.cases import CONTESTANTS, METRICS
 from tests.benchmarks.gateway.goals import rows
-from tests.benchmarks.gateway.machine import Machine
-from tests.benchmarks.gateway.report import put_section, section, write_json
+from tests.benchmarks.gateway.report import details, section
 from tests.benchmarks.gateway.results import Results
 from tests.benchmarks.gateway.run import Plan, Ran, run
-from tests.benchmarks.gateway.servers import ROOT, BenchError
-from tests.benchmarks.gateway.tables import number
+from tests.benchmarks.gateway.servers import BenchError
 from tests.benchmarks.gateway.window import Window
+from tests.benchmarks.machine import Machine
+from tests.benchmarks.tables import shown
 
 _ROUNDS = 3
-_RESULTS = ROOT / "build" / "bench"
-_DOCUMENT = ROOT / "docs" / "benchmarks.md"
 
 
 def main() -> int:
@@ -90,19 +88,13 @@ def _write(plan: Plan, ran: Ran, console: Console) -> None:
     made, machine, now = rows(Results(ran.windows)), Machine.this(), datetime.now(UTC)
     narrowed = plan.quick or plan.one_core or plan.rounds < _ROUNDS
     whole = not narrowed and plan.only == CONTESTANTS and plan.metrics == METRICS
-    results = _RESULTS / ("gateway.json" if whole else "gateway-quick.json")
-    write_json(results, plan, ran, made, machine, now)
-    table = Table("", "tuneloop", "peer", "ratio", "goal", "")
-    for row in made:
-        met = {True: "[green]met", False: "[red]missed", None: ""}[row.met] + (" (contended)" if row.contended else "")
-        table.add_row(row.metric, number(row.ours), number(row.peer), number(row.ratio), row.goal, met)
-    console.print(table)
+    results = RESULTS / ("gateway.json" if whole else "gateway-quick.json")
+    write_json(results, made, machine, now, details(plan, ran))
+    console.print(shown(made))
     console.print(f"all windows: {results}", highlight=False, soft_wrap=True)
     if whole:
-        _DOCUMENT.parent.mkdir(exist_ok=True)
-        document = _DOCUMENT.read_text(encoding="utf-8") if _DOCUMENT.is_file() else ""
-        _DOCUMENT.write_text(put_section(document, section(plan, ran, made, machine, now)), encoding="utf-8")
-        console.print(f"written: {_DOCUMENT}", highlight=False, soft_wrap=True)
+        write_section("gateway", section(plan, ran, made, machine, now))
+        console.print(f"written: {DOCUMENT}", highlight=False, soft_wrap=True)
 
 
 def _line(window: Window) -> str:

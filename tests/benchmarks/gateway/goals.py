@@ -1,7 +1,5 @@
 """What was promised, and whether it holds: one row a promise. Pure."""
 
-from dataclasses import asdict, dataclass
-
 from tests.benchmarks.gateway.cases import (
     DIRECT,
     ENVOY,
@@ -17,28 +15,7 @@ from tests.benchmarks.gateway.cases import (
     Case,
 )
 from tests.benchmarks.gateway.results import Results
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure of ours beside a peer's."""
-
-    metric: str
-    ours: float
-    peer: float | None
-    """The peer that `metric` names; None where ours stands alone."""
-    ratio: float | None
-    """Above 1 is what `goal` speaks of: "at most" is ours / peer, "at least" is how many times better ours is."""
-    goal: str
-    met: bool | None
-    """None where nothing was promised."""
-    contended: bool
-    """Others were busy in the windows behind it."""
-
-    def as_dict(self) -> dict[str, object]:
-        """For the JSON file, rounded as far as the figures carry."""
-        rounded = {name: _rounded(getattr(self, name)) for name in ("ours", "peer", "ratio")}
-        return asdict(self) | rounded
+from tests.benchmarks.rows import Row
 
 
 def rows(results: Results) -> list[Row]:
@@ -110,7 +87,3 @@ def _workers(results: Results) -> Row | None:
         return None
     busy = results.contended(WORKERS, TUNELOOP, TUNELOOP_TWO)
     return Row("JSON requests/s of two workers, against one worker", two, one, ratio, "none", None, busy)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.4g}")

@@ -13,8 +13,8 @@ from time import perf_counter_ns
 
 import uvloop
 
+from tests.benchmarks.figures import percentile
 from tests.benchmarks.gateway.drive import ClosedLoop, OpenLoop, Seen
-from tests.benchmarks.gateway.figures import percentile
 from tests.benchmarks.gateway.job import Job, Outcome
 from tests.benchmarks.gateway.proc import Usage, machine_busy_ns, usage
 from tests.benchmarks.gateway.requests import build_requests

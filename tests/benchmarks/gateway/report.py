@@ -1,22 +1,18 @@
-"""What a run leaves behind: `build/bench/gateway.json`, and our section of `docs/benchmarks.md`."""
+"""What a run says in `build/bench/gateway.json` and in its section of `docs/benchmarks.md`."""
 
-import json
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
 
+from tests.benchmarks.document import wrapped
 from tests.benchmarks.gateway.cases import DIRECT
-from tests.benchmarks.gateway.goals import Row
-from tests.benchmarks.gateway.machine import Machine
 from tests.benchmarks.gateway.run import Plan, Ran
-from tests.benchmarks.gateway.tables import json_table, rows_table, stream_table
+from tests.benchmarks.gateway.tables import json_table, stream_table
 from tests.benchmarks.gateway.window import CONTENDED_CORES
+from tests.benchmarks.machine import Machine
+from tests.benchmarks.rows import Row
+from tests.benchmarks.tables import rows_table
 
-_BEGIN = "<!-- gateway: written by `make bench-gateway` -->"
-_END = "<!-- gateway: end -->"
-_TITLE = "# Benchmarks\n\nEach section is written by the command that it names.\n"
 _METHOD = """\
 The gateway under test is pinned to core 0; a stub engine and the load generator (asyncio on uvloop, answers and
 requests made beforehand) to core 1; everything on loopback, HTTP/1.1, keep-alive, no TLS. All contestants run all the
@@ -41,12 +37,9 @@ _CAVEATS = """\
 """
 
 
-def write_json(path: Path, plan: Plan, ran: Ran, rows: Sequence[Row], machine: Machine, now: datetime) -> None:
-    """Rows first, then all that they come from."""
-    document = {
-        "rows": [row.as_dict() for row in rows],
-        "date": now.isoformat(timespec="seconds"),
-        "machine": asdict(machine),
+def details(plan: Plan, ran: Ran) -> dict[str, object]:
+    """All that the rows come from, for the JSON file."""
+    return {
         "versions": ran.versions,
         "wakes": asdict(ran.wakes),
         "skipped": ran.skipped,
@@ -54,8 +47,6 @@ def write_json(path: Path, plan: Plan, ran: Ran, rows: Sequence[Row], machine: M
         "event_log_lines_dropped": ran.dropped_lines,
         "windows": [{"contended": window.contended, "wrong": window.wrong, **asdict(window)} for window in ran.windows],
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
 
 def section(plan: Plan, ran: Ran, rows: Sequence[Row], machine: Machine, now: datetime) -> str:
@@ -78,12 +69,7 @@ def section(plan: Plan, ran: Ran, rows: Sequence[Row], machine: Machine, now: da
 
 def _heading(plan: Plan, ran: Ran, machine: Machine, now: datetime) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in ran.versions.items() if name != DIRECT)
-    return textwrap.fill(
-        f"`make bench-gateway`, {now:%Y-%m-%d}, {plan.rounds} rounds. {machine.cores} cores ({machine.cpu}), "
-        f"{machine.memory_gb} GB, Linux {machine.kernel}, Python {machine.python}. {versions}.",
-        120,
-        break_on_hyphens=False,
-    )
+    return wrapped(f"`make bench-gateway`, {now:%Y-%m-%d}, {plan.rounds} rounds. {machine}. {versions}.")
 
 
 def _notes(ran: Ran) -> list[str]:
@@ -100,17 +86,4 @@ def _notes(ran: Ran) -> list[str]:
     if ran.dropped_lines:
         notes.append(f"tuneloop's event log could not take {ran.dropped_lines:,} lines at full load.")
     notes += [f"Skipped: {line}." for line in ran.skipped]
-    return [_wrapped(note) for note in notes]
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-
-
-def put_section(document: str, text: str) -> str:
-    """The document with our section in its place, or at its end."""
-    before, begin, rest = document.partition(_BEGIN)
-    after = rest.partition(_END)[2] if begin else "\n"
-    if not begin:
-        before = (document.rstrip("\n") or _TITLE.rstrip("\n")) + "\n\n"
-    return f"{before}{_BEGIN}\n\n{text}\n\n{_END}{after}"
+    return [wrapped(note, "- ", "  ") for note in notes]

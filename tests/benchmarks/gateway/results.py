@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from operator import attrgetter
 
+from tests.benchmarks.figures import middle, paired_difference, paired_ratio
 from tests.benchmarks.gateway.cases import Case
-from tests.benchmarks.gateway.figures import middle, paired_difference, paired_ratio
 from tests.benchmarks.gateway.window import Window
 
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.benchmarks.document import ROOT
 from tests.benchmarks.gateway.answers import STREAM_EVENTS
 from tests.benchmarks.gateway.job import Job, Outcome
 from tests.benchmarks.gateway.proc import tree
 from tests.benchmarks.gateway.requests import build_requests
 
-ROOT = Path(__file__).resolve().parents[3]
 GATEWAY_CORE = 0
 LOAD_CORE = 1
 _STOP_S = 15.0

@@ -1,29 +1,9 @@
 """Figures as Markdown tables: everyone side by side."""
 
-from collections.abc import Sequence
-
 from tests.benchmarks.gateway.cases import CONTESTANTS, DIRECT, JSON, LATENCY, MEMORY, SSE, SSE_DENSE, TUNELOOP
-from tests.benchmarks.gateway.goals import Row
 from tests.benchmarks.gateway.results import Results
 from tests.benchmarks.gateway.run import Ran
-
-_NONE = "–"
-
-
-def rows_table(rows: Sequence[Row]) -> str:
-    """What was promised, and whether it holds."""
-    lines = [
-        (
-            row.metric + ("*" if row.contended else ""),
-            number(row.ours),
-            number(row.peer),
-            number(row.ratio),
-            row.goal,
-            {True: "met", False: "**missed**", None: _NONE}[row.met],
-        )
-        for row in rows
-    ]
-    return _table(("", "tuneloop", "peer", "ratio", "goal", ""), lines) if lines else ""
+from tests.benchmarks.tables import NONE, number, table
 
 
 def json_table(ran: Ran) -> str:
@@ -49,7 +29,7 @@ def json_table(ran: Ran) -> str:
         "p50 / p99 ms at 200/s, less direct",
         "peak MB",
     )
-    return _table(headings, lines) if lines else ""
+    return table(headings, lines) if lines else ""
 
 
 def stream_table(ran: Ran) -> str:
@@ -77,16 +57,7 @@ def stream_table(ran: Ran) -> str:
         "chunks/s carried of 21k",
         "peak MB at 1,000 streams",
     )
-    return _table(headings, lines) if lines else ""
-
-
-def number(value: float | None) -> str:
-    """Three significant digits are all that such measurements carry."""
-    if value is None:
-        return _NONE
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return table(headings, lines) if lines else ""
 
 
 def _less_direct(results: Results, name: str, what: str) -> float | None:
@@ -104,9 +75,4 @@ def _bold(name: str) -> str:
 
 
 def _pair(one: float | None, other: float | None) -> str:
-    return _NONE if one is None and other is None else f"{number(one)} / {number(other)}"
-
-
-def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    align = ["---", *["---:"] * (len(headings) - 1)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, align, *lines))
+    return NONE if one is None and other is None else f"{number(one)} / {number(other)}"

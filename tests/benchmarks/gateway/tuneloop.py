@@ -19,9 +19,10 @@ from pipeline.config import GatewayConfig
 from pipeline.control import open_control
 from pipeline.gateway.auth import create_key
 from pipeline.records import Route, Routes, Target
+from tests.benchmarks.document import ROOT
 from tests.benchmarks.gateway.cases import TUNELOOP
 from tests.benchmarks.gateway.requests import BUSINESSES
-from tests.benchmarks.gateway.servers import ROOT, BenchError, Server, free_port, start
+from tests.benchmarks.gateway.servers import BenchError, Server, free_port, start
 
 _BASE = "bench-base"
 _ADMIN_KEY = "bench-admin"

@@ -13,7 +13,8 @@ import sys
 import time
 from dataclasses import dataclass
 
-from tests.benchmarks.gateway.servers import GATEWAY_CORE, LOAD_CORE, ROOT, BenchError
+from tests.benchmarks.document import ROOT
+from tests.benchmarks.gateway.servers import GATEWAY_CORE, LOAD_CORE, BenchError
 
 _TURNS = 5000
 

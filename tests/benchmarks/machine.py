@@ -16,6 +16,9 @@ class Machine:
     kernel: str
     python: str
 
+    def __str__(self) -> str:
+        return f"{self.cores} cores ({self.cpu}), {self.memory_gb} GB, Linux {self.kernel}, Python {self.python}"
+
     @classmethod
     def this(cls) -> "Machine":
         """The one we run on."""
