@@ -24,6 +24,7 @@ from evals.run import Endpoint, run_eval
 from flows.step import step
 from pipeline.clean.dedup import drop_duplicates
 from pipeline.clean.pii import Rules, make_detector
+from pipeline.clean.sketches import Sketches
 from pipeline.clean.steps import clean_records
 from pipeline.collect.join import join_feedback
 from pipeline.collect.quarantine import Quarantine, screen_and_withhold
@@ -75,7 +76,7 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
     due = (night or flow_run.scheduled_start_time or datetime.now(UTC)).astimezone(UTC)
     with _alone(config.state_dir, business):
         services = connect(config, settings)
-        manifest, snapshot_dir = _build(config, about, Quarantine(services.control), due)
+        manifest, snapshot_dir = _build(config, settings, about, Quarantine(services.control), due)
         rows = sum(manifest.rows[Split.TRAIN].values())
         if rows < about.dataset.min_rows:
             return _finish(config, _too_few(manifest, due, rows, about.dataset.min_rows))
@@ -103,7 +104,7 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
 
 
 def _build(
-    config: Config, about: BusinessConfig, quarantine: Quarantine, due: datetime
+    config: Config, settings: Settings, about: BusinessConfig, quarantine: Quarantine, due: datetime
 ) -> tuple[SnapshotManifest, Path]:
     """collect -> poison screen -> clean -> near-duplicates -> examples -> snapshot."""
     events_dir = config.state_dir / "events"
@@ -121,8 +122,12 @@ def _build(
     rules = Rules(about.pii, about.language)
     detector = step(make_detector, "load personal-data recognisers")(about.language, rules)
     golden = golden_prompts(suite) if suite else frozenset()
-    clean, unclean = step(clean_records, "clean")(trusted, detector, golden, rules)
-    unique, duplicates = step(drop_duplicates, "near-duplicates")(clean, about.dataset.near_duplicate_threshold)
+    facts_key = settings.user_salt.get_secret_value().encode()
+    clean, unclean = step(clean_records, "clean")(trusted, detector, golden, rules, facts_key)
+    sketches = Sketches(config.state_dir / "duplicates", about.business)
+    unique, duplicates = step(drop_duplicates, "near-duplicates")(
+        clean, about.dataset.near_duplicate_threshold, sketches.signatures
+    )
     rows, unused = step(build_rows, "examples")(unique, about.business, about.dataset, due)
     dropped = [*withheld, *unclean, *duplicates, *unused]
     root = config.state_dir / "snapshots"

@@ -157,7 +157,8 @@ class DatasetConfig(Record):
     max_user_share: Share = 0.02
     max_user_rows_floor: int = Field(3, ge=1)
     held_out_share: Share = 0.1
-    near_duplicate_threshold: float = Field(0.8, gt=0, le=1)
+    near_duplicate_threshold: float = Field(0.8, ge=0.5, le=1)
+    """Jaccard index of the shingles of near texts; what is less than half alike is no duplicate in any sense."""
 
 
 class PoisonConfig(Record):

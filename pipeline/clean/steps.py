@@ -5,16 +5,25 @@ there comes out exactly one clean record or one reason.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from pipeline.clean.pii.placeholders import Findings, ScrubFailure, Texts, find_all, scrub_conversation
+from pipeline.clean.facts import facts_hash
+from pipeline.clean.pii.placeholders import Findings, Scrubbed, ScrubFailure, Texts, find_all, scrub_conversation
 from pipeline.clean.pii.rules import Rules
 from pipeline.clean.pii.spans import PiiDetector
 from pipeline.clean.quality import delivery_fault, faults_before_scrubbing, message_fault
-from pipeline.clean.text import comparison_key, is_system, last_user_text, message_text, repair_json, repair_text
+from pipeline.clean.text import (
+    compared_texts,
+    comparison_key,
+    is_system,
+    last_user_text,
+    message_text,
+    repair_json,
+    repair_text,
+)
 from pipeline.records import Choice, CleanRecord, Dropped, DropReason, FeedbackKind, Message, RatedInteraction, Signal
 
 _SHARED_BY = 3
@@ -34,7 +43,11 @@ class _Draft:
 
 
 def clean_records(
-    rated: Sequence[RatedInteraction], detector: PiiDetector, golden: frozenset[str], rules: Rules | None = None
+    rated: Sequence[RatedInteraction],
+    detector: PiiDetector,
+    golden: frozenset[str],
+    rules: Rules | None = None,
+    facts_key: bytes = b"",
 ) -> tuple[list[CleanRecord], list[Dropped]]:
     """Clean one business's rated interactions; each gives one record or one reason.
 
@@ -46,6 +59,7 @@ def clean_records(
         detector: finds personal data. What it fails on is dropped as `SCRUB_FAILED`, never passed.
         golden: `comparison_key` of the last user message of each golden item.
         rules: what the business says about personal data, as the detector had it.
+        facts_key: makes the hash of each record's facts useless to whoever sees it; records are compared under one key.
 
     Raises:
         DataError: a pattern of the rules is too slow to be used.
@@ -63,7 +77,7 @@ def clean_records(
     findings = find_all((draft.texts for draft in drafts), detector, fixed)
     records: list[CleanRecord] = []
     for session in _by_session(drafts):
-        for cleaned in _scrub_session(session, findings, fixed, rules):
+        for cleaned in _scrub_session(session, findings, fixed, rules, facts_key):
             if isinstance(cleaned, Dropped):
                 dropped.append(cleaned)
             else:
@@ -143,19 +157,21 @@ def _by_session(drafts: Sequence[_Draft]) -> list[list[_Draft]]:
 
 
 def _scrub_session(
-    drafts: Sequence[_Draft], findings: Findings, fixed: frozenset[str], rules: Rules | None
+    drafts: Sequence[_Draft], findings: Findings, fixed: frozenset[str], rules: Rules | None, facts_key: bytes
 ) -> list[CleanRecord | Dropped]:
     results = scrub_conversation([draft.texts for draft in drafts], findings, fixed, rules)
     return [
         _drop(draft.rated, DropReason.SCRUB_FAILED, result.detail)
         if isinstance(result, ScrubFailure)
-        else _record(draft, result.texts, result.counts)
+        else _record(draft, result, facts_key)
         for draft, result in zip(drafts, results, strict=True)
     ]
 
 
-def _record(draft: _Draft, texts: Texts, counts: Mapping[str, int]) -> CleanRecord:
+def _record(draft: _Draft, scrubbed: Scrubbed, facts_key: bytes) -> CleanRecord:
     interaction = draft.rated.interaction
+    texts = scrubbed.texts
+    written = compared_texts(draft.texts.messages, draft.texts.answer, _edit(draft.signals, draft.texts.notes))
     values = texts.notes[0::2]
     reasons = texts.notes[1::2]
     signals = (
@@ -175,7 +191,8 @@ def _record(draft: _Draft, texts: Texts, counts: Mapping[str, int]) -> CleanReco
         edited=_edit(draft.signals, texts.notes),
         signals=tuple(signals),
         replaced_by=draft.rated.replaced_by,
-        pii_counts=dict(counts),
+        pii_counts=dict(scrubbed.counts),
+        facts=facts_hash(written, scrubbed.replaced, facts_key),
     )
 
 

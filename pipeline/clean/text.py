@@ -6,15 +6,20 @@ Nothing here changes what is trained on except `repair_text`; normal forms exist
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from functools import cache
 
+import regex
 from pydantic import JsonValue
+
+from pipeline.records import canonical_json
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_HAN = ((0x3400, 0xA000), (0xF900, 0xFB00), (0x20000, 0x32000))
 _SPACE = re.compile(r"\s+")
 # A separator between digits and a sign before a digit carry meaning: 1.5 is not 15, and -5 is not 5.
-_MEANINGFUL = re.compile(r"(?<=\d)[.,:/\-](?=\d)|(?<![^\W_])-(?=\d)")
-_KEPT_PUNCTUATION = frozenset("%‰#@&*/\\_§")
+_MEANINGFUL = r"(?<=\d)[.,:/\-](?=\d)|(?<![^\W_])-(?=\d)"
+_MARK = regex.compile(rf"(?V1)(?:{_MEANINGFUL})(*SKIP)(*FAIL)|[[\p{{P}}\p{{Z}}\p{{C}}]--[%‰#@&*/\\_§]]")
 
 
 def repair_text(text: str) -> str:
@@ -39,11 +44,11 @@ def normalise(text: str) -> str:
 
 
 def comparison_key(text: str) -> str:
-    """`normalise` without case, spaces and sentence punctuation, for duplicates and the golden suite.
+    """`normalise` without case, script, spaces and sentence punctuation, for duplicates and the golden suite.
 
     A text of nothing but punctuation keeps it, so that "?" and "!" stay different.
     """
-    normal = normalise(text).casefold()
+    normal = fold_script(normalise(text).casefold())
     return _bare(normal) or normal
 
 
@@ -78,10 +83,32 @@ def last_user_text(messages: Sequence[Mapping[str, JsonValue]]) -> str:
     return next((message_text(m) for m in reversed(messages) if m.get("role") == "user"), "")
 
 
+def compared_texts(
+    messages: Sequence[Mapping[str, JsonValue]], answer: Mapping[str, JsonValue], edited: str | None
+) -> tuple[str, str, str, str]:
+    """What must be alike in duplicates: answer (with its tool calls), last question, edit, what was said before."""
+    calls = answer.get("tool_calls")
+    last = max((at for at, message in enumerate(messages) if message.get("role") == "user"), default=len(messages))
+    before = "\n".join(message_text(message) for message in messages[:last] if not is_system(message))
+    said = message_text(answer) + (canonical_json(calls) if calls else "")
+    return said, last_user_text(messages), edited or "", before
+
+
+def fold_script(text: str) -> str:
+    """Traditional characters as simplified ones, one for one."""
+    return text if text.isascii() else text.translate(simplified())
+
+
+@cache
+def simplified() -> dict[int, str]:
+    """Code point of each traditional character to its simplified one."""
+    from opencc import OpenCC  # the gateway reads texts as well, and never compares any
+
+    han = [chr(code) for first, end in _HAN for code in range(first, end)]
+    simple = OpenCC("t2s").convert("\n".join(han)).split("\n")
+    return {ord(char): other for char, other in zip(han, simple, strict=True) if char != other}
+
+
 def _bare(normal: str) -> str:
-    kept = {match.start() for match in _MEANINGFUL.finditer(normal)}
-    return "".join(char for at, char in enumerate(normal) if at in kept or not _is_mark(char))
-
-
-def _is_mark(char: str) -> bool:
-    return char not in _KEPT_PUNCTUATION and unicodedata.category(char)[0] in "PZC"
+    bare: str = _MARK.sub("", normal)
+    return bare

@@ -49,8 +49,9 @@ class Judged:
 
     @property
     def users(self) -> frozenset[str]:
-        """Who says so."""
-        return frozenset(s.user_key for s in self.said if s.user_key and s.kind in _SAYS_GOOD_OR_BAD)
+        """Who says so, of this answer or of its duplicates."""
+        own = frozenset(s.user_key for s in self.said if s.user_key and s.kind in _SAYS_GOOD_OR_BAD)
+        return own.union(self.record.backed_by) if own else own
 
 
 def judge(record: CleanRecord) -> Judged:

@@ -5,12 +5,12 @@ second set. No conversation, no interaction and no near-duplicate stands on both
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from pipeline.clean.dedup import near_duplicates
+from pipeline.clean.near.search import Bands, Neighbours
 from pipeline.clean.text import message_text
 from pipeline.dataset.caps import left_out
 from pipeline.records import Dropped, DropReason, Example, PreferenceExample
@@ -55,9 +55,8 @@ def split_examples(
     held_out = [example for example, out in zip(examples, held, strict=True) if out]
     others = [example for example, out in zip(examples, held, strict=True) if not out]
     newest = {e.source.session for e in others if e.source.at >= recent_start}
-    neighbours = _neighbours(examples, near_duplicate_threshold)
-    train = _apart([e for e in others if e.source.session not in newest], held_out, neighbours)
-    recent = _apart([e for e in others if e.source.session in newest], train, neighbours)
+    train = _apart([e for e in others if e.source.session not in newest], held_out, near_duplicate_threshold)
+    recent = _apart([e for e in others if e.source.session in newest], train, near_duplicate_threshold)
     # A conversation that is held out in part (two users in it) is measured by that part alone.
     held_sessions = {e.source.session for e in held_out}
     recent = [e for e in recent if e.source.session not in held_sessions]
@@ -90,29 +89,28 @@ def _chosen(unit: str, business: str, share: float) -> bool:
     return int.from_bytes(digest[:7]) / 2**56 < share
 
 
-def _apart(rows: Iterable[Example], others: Iterable[Example], neighbours: Mapping[str, set[str]]) -> list[Example]:
+def _apart(rows: Sequence[Example], others: Sequence[Example], threshold: float) -> list[Example]:
     """The rows that share no conversation, no interaction and no near text with any of the others."""
-    others = list(others)
     sessions = {e.source.session for e in others}
     interactions = {i for e in others for i in e.source.interaction_ids}
-    texts = {near for e in others for near in neighbours[_text(e)]}
+    near = _near_texts(map(_text, rows), map(_text, others), threshold)
     return [
         e
         for e in rows
         if e.source.session not in sessions
         and interactions.isdisjoint(e.source.interaction_ids)
-        and _text(e) not in texts
+        and _text(e) not in near
     ]
 
 
-def _neighbours(examples: Iterable[Example], threshold: float) -> dict[str, set[str]]:
-    """Each text with those that are too near to it, itself among them."""
-    texts = sorted({_text(example) for example in examples})
-    near = {text: {text} for text in texts}
-    for one, other in near_duplicates(texts, threshold):
-        near[texts[one]].add(texts[other])
-        near[texts[other]].add(texts[one])
-    return near
+def _near_texts(texts: Iterable[str], others: Iterable[str], threshold: float) -> set[str]:
+    """Those of the texts that are near to any of the others. Facts don't count here: what asks the same about another
+    number may be learned, but measures little."""
+    first, behind = list(dict.fromkeys(others)), list(dict.fromkeys(texts))
+    rows = [(text,) for text in (*first, *behind)]
+    bands = Bands.at(threshold)
+    found = Neighbours(rows, bands, bands.signatures(rows)).near_any_of(len(first))
+    return {text for text, near in zip(behind, found.tolist(), strict=True) if near}
 
 
 def _text(example: Example) -> str:

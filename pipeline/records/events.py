@@ -163,6 +163,8 @@ class Dropped(Record):
     reason: DropReason
     detail: str = ""
     """What exactly, without any text of a user."""
+    kept: str | None = None
+    """Of a duplicate: the interaction that stays in its place."""
 
 
 class Signal(Record):
@@ -270,3 +272,7 @@ class CleanRecord(Record):
     replaced_by: str | None = None
     pii_counts: dict[str, int] = {}
     """Entity type to number of distinct values replaced."""
+    facts: str = ""
+    """Keyed hash of the numbers, negations and names in its texts before they were scrubbed."""
+    backed_by: tuple[str, ...] = ()
+    """Users who say the same of its duplicates."""

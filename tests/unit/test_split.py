@@ -11,7 +11,7 @@ from pipeline.records import Example
 from tests.builders import NOON, a_preference, a_source, an_sft, an_unpaired
 
 RECENT = NOON + timedelta(days=1)
-# Words that share no five letters with each other: only rows with the same words are near.
+# Only rows of the same words in the same order are near.
 WORDS = ["alphabet", "brochure", "customer", "delivery", "envelope", "foxglove", "gardener", "hedgehog", "invoices"]
 
 
@@ -126,7 +126,7 @@ def test_a_training_row_too_near_to_a_held_out_one_is_dropped_by_name() -> None:
     near = an_sft(a_source("near", free, "near"), prompt=text + "!")
     rows = split([*fill, near, an_sft(a_source("held", held, "held"), prompt=text)])
     assert [d.model_dump() for d in rows.dropped] == [
-        {"interaction_id": "near", "reason": "held_out_neighbour", "detail": ""}
+        {"interaction_id": "near", "reason": "held_out_neighbour", "detail": "", "kept": None}
     ]
     assert near in split([*fill, near]).train
 
