@@ -21,6 +21,7 @@ def snapshot() -> None:
       tuneloop snapshot list --business support            which there are
       tuneloop snapshot show --business support            the latest: counts, reasons, a few rows
       tuneloop snapshot diff 3f2a latest --business support   what changed since
+      tuneloop snapshot duplicates --business support      what was taken for the same, and what stays of it
     CARD.md in its folder is the data card. An id may be cut to its first characters.
     """
 
@@ -59,6 +60,30 @@ def show(name: str, configs: Path, business: str, side: str, examples: int) -> N
     from pipeline.records import Split
 
     snapshots.show(load_config(configs), business, name, Split(side), examples)
+
+
+@snapshot.command()
+@click.argument("name", metavar="[ID|latest]", default="latest")
+@CONFIGS
+@BUSINESS
+@click.option(
+    "--clusters", type=click.IntRange(0), default=10, show_default=True, help="How many to show, largest first."
+)
+@click.option("--of", metavar="INTERACTION", help="Show the cluster that this interaction is in.")
+def duplicates(name: str, configs: Path, business: str, clusters: int, of: str | None) -> None:
+    """Show which interactions were taken for duplicates, which one stays, and why.
+
+    \b
+    Of a cluster the interaction with the strongest evidence stays: an outcome before an edit before a choice before a
+    vote, then what more users say of the same text, then the earliest.
+      exact   the same answer, question, edit and earlier turns, but for width, script, case, spaces and punctuation
+      near    each of them nearly the same (dataset.near_duplicate_threshold of the business)
+    Texts that differ in a number, a name or a "not" are no duplicates, however alike they are.
+    """
+    from flows import duplicates as clusters_of
+    from pipeline.config import load_config
+
+    clusters_of.show(load_config(configs), business, name, clusters, of)
 
 
 @snapshot.command()

@@ -139,3 +139,47 @@ def test_an_id_that_two_businesses_have_needs_the_business(configs: Path) -> Non
 def test_a_text_cannot_steer_the_terminal() -> None:
     assert plain("a\x1b[31mred\u202e\nb", 50) == "a\ufffd[31mred\ufffd\nb"
     assert plain("x" * 60, 50) == "x" * 50 + "… (60 characters)"
+
+
+def with_duplicates(configs: Path) -> None:
+    """i1 stays for two others, i2 for one."""
+    gone = {"d1": ("i1", DropReason.EXACT_DUPLICATE), "d2": ("i1", DropReason.NEAR_DUPLICATE)}
+    gone["d3"] = ("i2", DropReason.NEAR_DUPLICATE)
+    ids = ["i1", "i2", *gone]
+    write_snapshot(
+        configs.parent / "var" / "snapshots",
+        business="support",
+        window=(NOON, NOON),
+        rated=[a_rated(an_interaction(i), a_signal()) for i in ids],
+        clean=[a_clean_record(i) for i in ids],
+        dropped=[
+            Dropped(interaction_id=name, reason=reason, detail=f"why {name}", kept=kept)
+            for name, (kept, reason) in gone.items()
+        ],
+        rows=SplitRows((an_sft(a_source("i1")), an_sft(a_source("i2"))), (), (), (), "user"),
+    )
+
+
+def test_clusters_of_duplicates_are_shown_largest_first_with_who_stays_and_why(configs: Path) -> None:
+    with_duplicates(configs)
+    shown = run(configs, "duplicates", "--business", "support").output
+    assert "2 clusters, left out 1 exact_duplicate, 2 near_duplicate" in shown
+    assert re.findall(r"(?m)^stays  (\S+)", shown) == ["i1", "i2"]
+    assert "exact  d1  why d1" in shown
+    few = run(configs, "duplicates", "--business", "support", "--clusters", "1").output
+    assert "d3" not in few
+    assert "1 smaller clusters are not shown" in few
+
+
+@pytest.mark.parametrize(("of", "stays"), [("i1", "i1"), ("d2", "i1"), ("d3", "i2")])
+def test_the_cluster_of_one_interaction_is_found_by_any_of_its_ids(configs: Path, of: str, stays: str) -> None:
+    with_duplicates(configs)
+    shown = run(configs, "duplicates", "--business", "support", "--of", of).output
+    assert re.findall(r"(?m)^stays  (\S+)", shown) == [stays]
+
+
+def test_an_interaction_in_no_cluster_is_one_line(configs: Path) -> None:
+    with_duplicates(configs)
+    result = run(configs, "duplicates", "--business", "support", "--of", "i9")
+    assert result.exit_code != 0
+    assert "interaction 'i9' is in no cluster of duplicates" in result.output
