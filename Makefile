@@ -1,6 +1,6 @@
 # make demo | make test: each does its own set-up. `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test check format bench-gateway
+.PHONY: help setup demo down test check format bench-gateway bench-dedup
 
 PY := .venv/bin/python
 
@@ -22,6 +22,9 @@ test: setup  ## unit tests first, then contract and integration tests on the rea
 
 bench-gateway: setup  ## measure the gateway against nginx, Envoy and LiteLLM; ARGS=--quick: a short look
 	@$(PY) -m tests.benchmarks.gateway $(ARGS)
+
+bench-dedup: setup  ## measure the search for near-duplicates against datasketch and against the exact truth
+	@$(PY) -m tests.benchmarks.dedup $(ARGS)
 
 check: setup  ## lint, format, types
 	@$(PY) -m ruff check .
