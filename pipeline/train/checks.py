@@ -1,7 +1,8 @@
 """What must hold before, while and after a model learns, else the training failed. No torch in here."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pipeline.errors import TrainingError
 from pipeline.records import Method
@@ -9,6 +10,8 @@ from pipeline.records import Method
 LN2 = math.log(2)
 _WINDOW = 8
 """Logged losses that are averaged before they are compared."""
+_EXPLODED = 4
+"""Times the length taught, from which answers are too long to be what was asked for."""
 
 
 def check_bos(prompts: Iterable[Sequence[int]], bos_id: int | None) -> None:
@@ -29,18 +32,26 @@ def check_bos(prompts: Iterable[Sequence[int]], bos_id: int | None) -> None:
 class LossWatch:
     """Reads a trainer's logs, one `see` per optimiser step, and stops a training that goes wrong."""
 
-    def __init__(self, method: Method, tolerance: float) -> None:
-        """`tolerance`: how far the first rewards may be from zero (nats); rounding in bf16 needs more than fp32."""
+    def __init__(self, method: Method, tolerance: float, lowest_reward: float | None = None) -> None:
+        """Begin to watch one phase.
+
+        Args:
+            tolerance: how far the first rewards may be from zero (nats); rounding in bf16 needs more than fp32.
+            lowest_reward: of chosen answers, below which preferring has become unlearning; beta times a nat for each
+                token is a good one.
+        """
         self.method = method
         self.losses: list[float] = []
+        self._rewards: list[float] = []
         self._tolerance = tolerance
+        self._lowest_reward = lowest_reward
 
     def see(self, step: int, logs: Mapping[str, float]) -> None:
         """Take the logs of one step.
 
         Raises:
-            TrainingError: a loss or gradient is not finite, the loss diverges, or training did not start at its
-                reference.
+            TrainingError: a loss or gradient is not finite, the loss diverges, training did not start at its
+                reference, or the chosen answers become ever less likely.
         """
         for name in ("loss", "grad_norm"):
             if not math.isfinite(logs.get(name, 0.0)):
@@ -54,6 +65,20 @@ class LossWatch:
         if len(self.losses) >= 2 * _WINDOW and recent > 2 * first + 1:
             raise TrainingError(
                 f"the loss rose from {first:.3g} to {recent:.3g} by step {step}: training diverges; lower learning_rate"
+            )
+
+        self._check_chosen(step, logs)
+
+    def _check_chosen(self, step: int, logs: Mapping[str, float]) -> None:
+        """DPO's margin also grows when both answers become less likely, the chosen one a little slower."""
+        if self._lowest_reward is None or "rewards/chosen" not in logs:
+            return
+        self._rewards.append(logs["rewards/chosen"])
+        recent = _mean(self._rewards[-_WINDOW:])
+        if len(self._rewards) >= _WINDOW and recent < self._lowest_reward:
+            raise TrainingError(
+                f"the chosen answers' reward fell to {recent:.3g} by step {step}: the model unlearns what users "
+                "preferred; raise dpo_sft_weight or lower learning_rate"
             )
 
     def _check_start(self, logs: Mapping[str, float]) -> None:
@@ -75,19 +100,37 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def answer_limit(completions: Iterable[Sequence[int]]) -> int:
+@dataclass(frozen=True)
+class AnswerCheck:
+    """What a trained model's answers to prompts of its training must be like."""
+
+    limit: int
     """Tokens within which a sound model ends its answer: twice the longest it was taught, and some room."""
-    return 2 * max(map(len, completions)) + 16
+    taught: float
+    """Mean length of the answers that it was taught, in tokens."""
 
+    @classmethod
+    def of(cls, completions: Sequence[Sequence[int]]) -> "AnswerCheck":
+        """Of a training's answers, as token ids."""
+        lengths = [len(completion) for completion in completions]
+        return cls(limit=2 * max(lengths) + 16, taught=_mean(lengths))
 
-def check_stops(stopped: Sequence[bool], limit: int) -> None:
-    """Most answers to prompts that were trained on must end by themselves.
+    def judge(self, answers: Sequence[Sequence[int]], stop_ids: Collection[int]) -> dict[str, float]:
+        """The answers' figures.
 
-    Raises:
-        TrainingError: half of them or more ran into the limit.
-    """
-    if sum(stopped) * 2 <= len(stopped):
-        raise TrainingError(
-            f"after training only {sum(stopped)} of {len(stopped)} answers end within {limit} tokens: the model no "
-            "longer stops; lower learning_rate or train fewer steps"
-        )
+        Raises:
+            TrainingError: half of them or more ran into the limit, or they are many times longer than taught.
+        """
+        ended = sum(answer[-1] in stop_ids for answer in answers)
+        if ended * 2 <= len(answers):
+            raise TrainingError(
+                f"after training only {ended} of {len(answers)} answers end within {self.limit} tokens: the model no "
+                "longer stops; lower learning_rate or train fewer steps"
+            )
+        length = _mean([len(answer) for answer in answers])
+        if length > _EXPLODED * self.taught + 16:
+            raise TrainingError(
+                f"after training answers have {length:.0f} tokens on average, those taught have {self.taught:.0f}: the "
+                "lengths explode; lower learning_rate or train fewer steps"
+            )
+        return {"answer_tokens_mean": length, "answer_tokens_taught": self.taught}

@@ -39,3 +39,5 @@ class Outcome(Record):
     method: Method
     rank: int
     metrics: dict[str, float]
+    history: tuple[dict[str, float], ...]
+    """What the trainers logged at each step of each phase: loss, rewards, validation loss."""

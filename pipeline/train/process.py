@@ -1,8 +1,8 @@
 """Train an adapter in a process of its own, once. No torch in here.
 
 The operating system gives all memory back when that process ends, and several GPUs work through `accelerate launch`.
-A training is known by the hash of everything that determines it: a finished one is found again, a killed one leaves
-nothing but scratch files that the next attempt removes.
+A training is known by the hash of everything that determines it: a finished one is found again, a killed one goes on
+from its last checkpoint.
 """
 
 import fcntl
@@ -150,13 +150,21 @@ def _only_one(lock_path: Path) -> Iterator[None]:
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """An empty folder, whatever a killed attempt left there, and gone at the end."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    """A folder with the checkpoints of an attempt that was killed, if there was one. It stays when this attempt is
+    killed too, and goes when training has ended or failed for a reason that another attempt would meet again."""
+    folder.mkdir(exist_ok=True)
     try:
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    except _Killed:
+        raise
+    except TrainingError:
+        shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)
+
+
+class _Killed(TrainingError):
+    """The process ended without a word: the next attempt goes on from its last checkpoint."""
 
 
 def _run(job: Job, log_path: Path, on_progress: OnProgress | None) -> Outcome:
@@ -184,7 +192,9 @@ def _run(job: Job, log_path: Path, on_progress: OnProgress | None) -> Outcome:
     if process.returncode == 0:
         log_path.unlink()
         return Outcome.model_validate_json((job.output.parent / "outcome.json").read_bytes())
-    raise TrainingError(f"training {log_path.stem[:8]}: {failure or _last_words(log_path, process.returncode)}")
+    if failure is None:
+        raise _Killed(f"training {log_path.stem[:8]}: {_last_words(log_path, process.returncode)}")
+    raise TrainingError(f"training {log_path.stem[:8]}: {failure}")
 
 
 def _launcher() -> list[str]:

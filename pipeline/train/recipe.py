@@ -29,4 +29,9 @@ class Recipe(Record):
     dpo_beta: float = Field(0.1, gt=0)
     dpo_sft_weight: float = Field(1.0, ge=0)
     """Weight of the SFT term on the chosen answer beside the DPO loss."""
+    validation_share: float = Field(0.1, ge=0, le=0.5)
+    """Of the training users' rows, kept back to stop when the loss on them no longer falls; 0 trains on all rows to the
+    last step. Below 200 rows none is kept back."""
+    quantization: Literal["none", "4bit"] = "none"
+    """`4bit` (QLoRA, Dettmers et al. 2023) holds the base model in NF4; needs a GPU and bitsandbytes."""
     seed: int = 0

@@ -33,11 +33,15 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True)
 class SftRow:
-    """Token ids of a prompt and of the answer to imitate; the answer ends with the end-of-turn token."""
+    """Token ids of a prompt and of the answer to imitate; the answer ends with the end-of-turn token.
+
+    The fields of all rows: `weight` scales the row's loss; `owner` is whose example it is, by a salted hash.
+    """
 
     prompt: list[int]
     completion: list[int]
     weight: float
+    owner: str
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class PairRow:
     chosen: list[int]
     rejected: list[int]
     weight: float
+    owner: str
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class VoteRow:
     completion: list[int]
     label: bool
     weight: float
+    owner: str
 
 
 Row = TypeVar("Row", SftRow, PairRow, VoteRow)
@@ -88,7 +94,7 @@ class Rendering:
         found = _Collector[SftRow]()
         for example in examples:
             if (tokens := found.keep(self, example, (example.completion,))) is not None:
-                found.rows.append(SftRow(tokens.prompt, tokens.answers[0], example.source.weight))
+                found.rows.append(SftRow(tokens.prompt, tokens.answers[0], *_worth(example)))
         return found.result()
 
     def pairs(self, examples: Iterable[PreferenceExample]) -> Rendered[PairRow]:
@@ -101,7 +107,7 @@ class Rendering:
             if chosen == rejected:
                 found.dropped[DropReason.IDENTICAL] += 1
             else:
-                found.rows.append(PairRow(tokens.prompt, chosen, rejected, example.source.weight))
+                found.rows.append(PairRow(tokens.prompt, chosen, rejected, *_worth(example)))
         return found.result()
 
     def votes(self, examples: Iterable[UnpairedExample]) -> Rendered[VoteRow]:
@@ -109,7 +115,7 @@ class Rendering:
         found = _Collector[VoteRow]()
         for example in examples:
             if (tokens := found.keep(self, example, (example.completion,))) is not None:
-                found.rows.append(VoteRow(tokens.prompt, tokens.answers[0], example.label, example.source.weight))
+                found.rows.append(VoteRow(tokens.prompt, tokens.answers[0], example.label, *_worth(example)))
         return found.result()
 
     def tokens(self, example: Example, answers: Sequence[tuple[Message, ...]]) -> "Tokens | DropReason":
@@ -167,6 +173,11 @@ class Rendering:
             f"chat template: an answer ends without an end-of-turn token (one of {sorted(self.stop_ids)}), so the "
             "model would never learn to stop; mend chat_template.jinja or eos_token of the base model"
         )
+
+
+def _worth(example: Example) -> tuple[float, str]:
+    """Weight and owner."""
+    return example.source.weight, " ".join(example.source.user_keys) or example.source.session
 
 
 @dataclass(frozen=True)

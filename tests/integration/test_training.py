@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 import signal
 import subprocess
 import sys
@@ -141,6 +142,21 @@ def test_weights_decide_what_is_learned(base, tmp_path):
     assert greedy(base[1], tmp_path / "one" / "adapter", "How do I return the shoes 99?") == GOOD
 
 
+def test_training_ends_when_the_loss_on_users_kept_back_no_longer_falls(base, tmp_path):
+    # What one user is told says nothing about what the next one is: after the first steps only noise is learned.
+    noise = random.Random(0)
+    sft = [
+        an_sft(a_source(user=f"u{n}"), f"How do I return the shoes {n}?", "".join(noise.choices("abcdefgh", k=12)))
+        for n in range(220)
+    ]
+    snapshot = a_snapshot(tmp_path / "snapshots", *sft)
+    outcome, steps = run_here(snapshot, base, tmp_path / "one" / "adapter", max_steps=300)
+    looks = [logs["eval_loss"] for logs in outcome.history if "eval_loss" in logs]
+    assert len(steps) < 300
+    assert min(looks) not in looks[-3:]
+    assert outcome.metrics["sft_validation_loss"] == min(looks)
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -170,9 +186,9 @@ def test_a_loss_that_is_no_number_stops_the_training_at_once(snapshot, base, tmp
     assert not (tmp_path / "two" / "adapter").exists()
 
 
-def train(snapshot, base, folder: Path, **changes) -> Adapter:
+def train(snapshot, base, folder: Path, on_progress=None, **changes) -> Adapter:
     recipe = RECIPE.model_copy(update=changes)
-    return train_adapter(snapshot, recipe, *base, None, folder / "adapters", folder / "work")
+    return train_adapter(snapshot, recipe, *base, None, folder / "adapters", folder / "work", on_progress)
 
 
 _STARTER = """
@@ -189,27 +205,34 @@ train_adapter(
 """
 
 
-def test_a_killed_training_leaves_nothing_and_the_next_one_ends_as_if_it_had_not_been(snapshot, base, tmp_path):
-    recipe = RECIPE.model_copy(update={"max_steps": 60})
+@pytest.mark.parametrize("killed_at", [9, 33], ids=["in the first phase", "in the second phase"])
+def test_a_killed_training_goes_on_where_it_was_and_ends_as_if_it_had_not_been(killed_at, snapshot, base, tmp_path):
+    changes = {"max_steps": 40, "method": "auto"}
+    recipe = RECIPE.model_copy(update=changes)
     arguments = [recipe.model_dump_json(), base[0].model_dump_json(), str(snapshot), str(base[1]), str(tmp_path)]
     with subprocess.Popen([sys.executable, "-c", _STARTER, *arguments], stdout=subprocess.PIPE) as starter:
         assert starter.stdout is not None
-        assert starter.stdout.readline().startswith(b"1 60 ")
+        while not starter.stdout.readline().startswith(f"{killed_at} 40 ".encode()):
+            assert starter.poll() is None
         starter.send_signal(signal.SIGKILL)
     _wait_until_gone(tmp_path / "work")
     assert not list(tmp_path.glob("adapters/*"))
 
-    adapter = train(snapshot, base, tmp_path, max_steps=60)
+    steps: list[int] = []
+    adapter = train(snapshot, base, tmp_path, lambda step, *_: steps.append(step), **changes)
+    assert 1 < steps[0] <= killed_at + 1
+    assert steps == list(range(steps[0], 41))
     folder = tmp_path / "adapters" / adapter.sha256
     assert adapter_digest(folder) == adapter.sha256
     assert [path.stat().st_mode & 0o222 for path in folder.iterdir()] == [0, 0]
-    assert (adapter.business, adapter.method, adapter.rank) == ("support", Method.SFT, 8)
+    assert (adapter.business, adapter.method, adapter.rank) == ("support", Method.DPO, 8)
     assert sorted(path.suffix for path in (tmp_path / "work").iterdir()) == [".lock"]
-    # Another process, another hash seed: the same bytes.
-    run_here(snapshot, base, tmp_path / "again" / "adapter", max_steps=60)
+    # Another process, another hash seed, never killed: the same bytes and figures.
+    outcome, _ = run_here(snapshot, base, tmp_path / "again" / "adapter", **changes)
     assert adapter_digest(tmp_path / "again" / "adapter") == adapter.sha256
+    assert outcome.metrics == adapter.metrics
 
-    assert train(snapshot, (base[0], tmp_path / "gone"), tmp_path, max_steps=60) == adapter  # not trained again
+    assert train(snapshot, (base[0], tmp_path / "gone"), tmp_path, **changes) == adapter  # not trained again
 
 
 def _wait_until_gone(work: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import TrainingError
 from pipeline.records import Method
-from pipeline.train.checks import LossWatch, answer_limit, check_bos, check_stops
+from pipeline.train.checks import AnswerCheck, LossWatch, check_bos
 
 AT_REFERENCE = {"loss": 2.0, "rewards/margins": 0.0, "rewards/chosen": 0.0}
 
@@ -57,9 +57,30 @@ def test_one_beginning_of_sequence_is_enough():
         check_bos([[1, 5], [1, 1, 5]], bos_id=1)
 
 
+def test_chosen_answers_that_are_unlearned_stop_the_training():
+    watch = LossWatch(Method.DPO, 1e-3, lowest_reward=-4.0)
+    watch.see(1, AT_REFERENCE)
+    for step in range(2, 9):  # the margin grows all the while
+        watch.see(step, {"loss": 0.1, "rewards/margins": 2.0 * step, "rewards/chosen": -6.0 if step < 8 else 20.0})
+    for step in range(9, 16):
+        watch.see(step, {"loss": 0.1, "rewards/margins": 30.0, "rewards/chosen": -4.1})
+    with pytest.raises(TrainingError, match=r"reward fell to -4.1 by step 16: .*unlearns"):
+        watch.see(16, {"loss": 0.1, "rewards/margins": 30.0, "rewards/chosen": -4.1})
+
+
+CHECK = AnswerCheck.of([[1] * 3, [1] * 21])
+
+
 def test_most_answers_must_end_by_themselves():
-    limit = answer_limit([[1] * 3, [1] * 20])
-    assert limit >= 40
-    check_stops([True, True, True, False], limit)
-    with pytest.raises(TrainingError, match="only 2 of 4"):
-        check_stops([True, False, True, False], limit)
+    assert (CHECK.limit, CHECK.taught) == (58, 12)
+    ends, runs = [5, 5, 2], [5] * 58
+    assert CHECK.judge([ends, ends, ends, runs], {2})["answer_tokens_taught"] == 12
+    with pytest.raises(TrainingError, match="only 2 of 4 answers end within 58"):
+        CHECK.judge([ends, runs, ends, runs], {2})
+
+
+def test_answers_many_times_longer_than_taught_are_refused():
+    short = AnswerCheck.of([[1] * 4] * 99 + [[1] * 60])
+    short.judge([[5] * 30 + [2]], {2})
+    with pytest.raises(TrainingError, match="lengths explode"):
+        short.judge([[5] * 59 + [2]], {2})

@@ -1,7 +1,7 @@
-"""Which phases a snapshot allows, how many steps they get, and in which order rows are seen."""
+"""Which phases a snapshot allows, how many steps they get, what is kept back, and what a row weighs."""
 
-from collections import Counter
-from itertools import pairwise
+import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from pipeline.errors import TrainingError
 from pipeline.records import Method
-from pipeline.train.plan import Phase, count_steps, draw_order, plan_phases
+from pipeline.train.plan import Phase, balanced_weights, count_steps, keep_back, plan_phases
 from pipeline.train.recipe import Recipe
 from pipeline.train.rows import PairRow, SftRow, VoteRow
 
-TAUGHT = SftRow([1, 2], [3, 9], 1.0)
-LOOSE = SftRow([1, 2], [4, 9], 1.0)
-PAIR = PairRow([1, 2], [3, 9], [5, 9], 1.0)
-UP = VoteRow([1, 2], [3, 9], True, 1.0)
-DOWN = VoteRow([1, 2], [5, 9], False, 1.0)
+TAUGHT = SftRow([1, 2], [3, 9], 1.0, "u1")
+LOOSE = SftRow([1, 2], [4, 9], 1.0, "u1")
+PAIR = PairRow([1, 2], [3, 9], [5, 9], 1.0, "u1")
+UP = VoteRow([1, 2], [3, 9], True, 1.0, "u1")
+DOWN = VoteRow([1, 2], [5, 9], False, 1.0, "u1")
 
 
 @pytest.mark.parametrize(
@@ -66,39 +66,53 @@ def test_steps_follow_epochs_or_are_shared_out():
     assert count_steps(phases_of(1, 999), Recipe(max_steps=20)) == (1, 20)
 
 
-sizes = st.integers(min_value=1, max_value=30)
+owners = st.lists(st.integers(0, 80).map("user-{}".format), min_size=200, max_size=400)
 
 
-@given(size=sizes, passes=st.integers(min_value=1, max_value=3), seed=st.integers(min_value=0, max_value=99))
-def test_equal_weights_show_every_row_once_a_pass(size, passes, seed):
-    order = draw_order([0.3] * size, size * passes, seed)
-    for begin in range(0, size * passes, size):
-        assert sorted(order[begin : begin + size]) == list(range(size))
+@given(owners=owners, share=st.floats(0.01, 0.5))
+def test_what_is_kept_back_is_whole_users_and_nothing_is_lost(owners, share):
+    rows = tuple(replace(LOOSE, owner=owner) for owner in owners)
+    phase = keep_back(Phase(Method.SFT, rows), share)
+    assert sorted(row.owner for row in (*phase.rows, *phase.validation)) == sorted(owners)
+    assert not {row.owner for row in phase.rows} & {row.owner for row in phase.validation}
+    assert phase.rows
+    # Nobody changes sides when the business grows.
+    more = keep_back(Phase(Method.SFT, (*rows, replace(LOOSE, owner="a new user"))), share)
+    if phase.validation and more.validation:
+        assert {row.owner for row in phase.validation} <= {row.owner for row in more.validation}
 
 
-@given(
-    weights=st.lists(st.floats(min_value=0.01, max_value=10), min_size=1, max_size=20),
-    seed=st.integers(min_value=0, max_value=99),
-)
-def test_a_row_is_seen_as_often_as_its_weight_says(weights, seed):
-    size = len(weights)
-    order = draw_order(weights, size, seed)
-    assert len(order) == size
-    seen = Counter(order)
-    for row, weight in enumerate(weights):
-        due = weight * size / sum(weights)
-        assert due - 1.001 < seen[row] < due + 1.001
+def test_about_the_share_is_kept_back_of_many_users_and_none_of_few():
+    rows = tuple(replace(LOOSE, owner=f"user-{number}") for number in range(1000))
+    assert 60 < len(keep_back(Phase(Method.SFT, rows), 0.1).validation) < 140
+    assert keep_back(Phase(Method.SFT, rows), 0.0).validation == ()
+    assert keep_back(Phase(Method.SFT, rows[:199]), 0.1).validation == ()
 
 
-def test_order_is_the_seeds_and_a_row_of_weight_zero_is_never_seen():
-    weights = [1.0, 0.0, 2.0, 1.0, 1.0, 1.0]
-    orders = [draw_order(weights, 60, seed) for seed in (1, 1, 2)]
-    assert orders[0] == orders[1] != orders[2]
-    assert 1 not in orders[0]
-    assert any(a > b for a, b in pairwise(orders[0]))
+def test_kto_keeps_both_signs():
+    votes = [replace(UP, owner=f"user-{number}") for number in range(300)]
+    back = {row.owner for row in keep_back(Phase(Method.KTO, [*votes, replace(DOWN, owner="x")]), 0.1).validation}
+    rare = replace(DOWN, owner=min(back))  # the only dislike is of a user who would be kept back
+    assert keep_back(Phase(Method.KTO, [*votes, rare]), 0.1).validation == ()
 
 
-@pytest.mark.parametrize("weights", [[], [0.0], [1.0, -1.0], [float("nan")], [float("inf")]])
-def test_impossible_weights_are_refused(weights):
-    with pytest.raises(TrainingError, match="weights"):
-        draw_order(weights, 4, 0)
+weights = st.lists(st.floats(min_value=0.01, max_value=10), min_size=1, max_size=20)
+
+
+@given(weights)
+def test_weights_keep_their_ratios_and_have_a_mean_of_one(given_weights):
+    found = balanced_weights([replace(LOOSE, weight=weight) for weight in given_weights])
+    assert math.fsum(found) / len(found) == pytest.approx(1)
+    for weight, scaled in zip(given_weights, found, strict=True):
+        assert scaled / found[0] == pytest.approx(weight / given_weights[0])
+
+
+def test_a_row_of_weight_zero_is_not_trained_on():
+    nothing = replace(TAUGHT, weight=0.0)
+    assert plan_phases(Recipe(), [nothing, LOOSE], [], []) == (Phase(Method.SFT, (LOOSE,)),)
+
+
+@pytest.mark.parametrize("weight", [-1.0, math.nan, math.inf])
+def test_impossible_weights_are_refused(weight):
+    with pytest.raises(TrainingError, match="row 1: weight"):
+        plan_phases(Recipe(), [LOOSE, replace(TAUGHT, weight=weight)], [], [])
