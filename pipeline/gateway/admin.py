@@ -56,17 +56,17 @@ class AdminApi:
             if serve is None:
                 raise _unknown(exchange, self.operations())
             status, body = serve(exchange)
-            exchange.respond(status, (JSON,), body)
+            exchange.respond(status, JSON, body)
         except Refused as refused:
             answer_refusal(exchange, refused)
 
     async def _serve_open(self, exchange: Exchange) -> None:
         if exchange.path == b"/healthz":
-            exchange.respond(200, (JSON,), b'{"status":"ok"}')
+            exchange.respond(200, JSON, b'{"status":"ok"}')
         elif exchange.path == b"/metrics":  # of this worker alone; the data port's come from any of them
-            exchange.respond(200, (TEXT,), self._metrics.exposition())
+            exchange.respond(200, TEXT, self._metrics.exposition())
         else:
-            exchange.respond(200, (JSON,), await asyncio.to_thread(openapi_json, ADMIN_API))
+            exchange.respond(200, JSON, await asyncio.to_thread(openapi_json, ADMIN_API))
 
     def operations(self) -> set[tuple[str, str]]:
         """Every method and path that is served."""
@@ -139,5 +139,5 @@ def _unknown(exchange: Exchange, operations: set[tuple[str, str]]) -> Refused:
     if not allowed:
         return Refused(404, "unknown_path", "no such path")
     refused = Refused(405, "method_not_allowed", f"use {', '.join(allowed)}")
-    refused.headers = ((b"allow", ", ".join(allowed).encode()),)
+    refused.headers = b"allow: %b\r\n" % ", ".join(allowed).encode()
     return refused

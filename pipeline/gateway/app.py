@@ -1,7 +1,7 @@
 """The data API: which path does what, and for whom. `openapi.yaml` describes it, and a test holds both together."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ from pipeline.gateway.metrics import TEXT, Metrics
 from pipeline.gateway.openapi import DATA_API, openapi_json
 from pipeline.gateway.routes import RouteTable
 
-_COMPLETIONS = {b"/v1/chat/completions": "/v1/chat/completions", b"/v1/completions": "/v1/completions"}
+_COMPLETIONS = (b"/v1/chat/completions", b"/v1/completions")
 _LINKS = b"/v1/feedback/"
 
 Serve = Callable[[Exchange], Awaitable[None]]
@@ -65,10 +65,10 @@ class DataApi:
     async def __call__(self, exchange: Exchange) -> None:
         """Serve one request."""
         try:
-            path = _COMPLETIONS.get(exchange.path)
-            if path is not None:
-                _pick(exchange, {"POST": None})
-                await self._completions.serve(exchange, path, self._authorise(exchange))
+            if exchange.path in _COMPLETIONS:
+                if exchange.method != "POST":
+                    raise _not_allowed(("POST",))
+                await self._completions.serve(exchange, self._authorise(exchange))
                 return
             methods = self._paths.get(exchange.path)
             if methods is not None:
@@ -87,7 +87,7 @@ class DataApi:
 
     def operations(self) -> set[tuple[str, str]]:
         """Every method and path that is served."""
-        paths: dict[str, list[str]] = {path: ["POST"] for path in _COMPLETIONS.values()}
+        paths: dict[str, list[str]] = {path.decode(): ["POST"] for path in _COMPLETIONS}
         paths |= {path.decode(): list(methods) for path, methods in self._paths.items()}
         paths |= {folder.decode() + name: list(methods) for folder, (name, methods) in self._below.items()}
         return {(method, path) for path, methods in paths.items() for method in methods}
@@ -117,29 +117,33 @@ class DataApi:
             for business in key.businesses
             if self._table.route(business) is not None
         ]
-        exchange.respond(200, (JSON,), msgspec.json.encode({"object": "list", "data": models}))
+        exchange.respond(200, JSON, msgspec.json.encode({"object": "list", "data": models}))
 
     async def _described(self, exchange: Exchange) -> None:
-        exchange.respond(200, (JSON,), await asyncio.to_thread(openapi_json, DATA_API))
+        exchange.respond(200, JSON, await asyncio.to_thread(openapi_json, DATA_API))
 
     async def _healthy(self, exchange: Exchange) -> None:
-        exchange.respond(200, (JSON,), b'{"status":"ok"}')
+        exchange.respond(200, JSON, b'{"status":"ok"}')
 
     async def _ready(self, exchange: Exchange) -> None:
         ready = self.ready and not self._writer.failing
         body = {"status": "ready" if ready else "not ready", "event_log": "failing" if self._writer.failing else "ok"}
-        exchange.respond(200 if ready else 503, (JSON,), msgspec.json.encode(body))
+        exchange.respond(200 if ready else 503, JSON, msgspec.json.encode(body))
 
     async def _measured(self, exchange: Exchange) -> None:
-        exchange.respond(200, (TEXT,), self._metrics.exposition())
+        exchange.respond(200, TEXT, self._metrics.exposition())
 
 
 def _pick(exchange: Exchange, methods: Mapping[str, _One]) -> _One:
     """Whoever serves the request's method."""
     method = "GET" if exchange.method == "HEAD" else exchange.method
     if method not in methods:
-        allowed = ", ".join(methods)
-        refused = Refused(405, "method_not_allowed", f"use {allowed}")
-        refused.headers = ((b"allow", allowed.encode()),)
-        raise refused
+        raise _not_allowed(methods)
     return methods[method]
+
+
+def _not_allowed(methods: Iterable[str]) -> Refused:
+    allowed = ", ".join(methods)
+    refused = Refused(405, "method_not_allowed", f"use {allowed}")
+    refused.headers = b"allow: %b\r\n" % allowed.encode()
+    return refused

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from pipeline.gateway.exchange import Exchange, Header
+from pipeline.gateway.exchange import Exchange, Headers
 
-JSON: Header = (b"content-type", b"application/json")
+JSON: Headers = b"content-type: application/json\r\n"
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
@@ -22,7 +22,7 @@ class Refused(Exception):
         self.message = message
         self.param = param
         self.business = business
-        self.headers: tuple[Header, ...] = ()
+        self.headers: Headers = b""
 
 
 def error_body(status: int, code: str, message: str, param: str | None = None) -> bytes:
@@ -34,4 +34,4 @@ def error_body(status: int, code: str, message: str, param: str | None = None) -
 def answer_refusal(exchange: Exchange, refused: Refused) -> None:
     """Send a refusal."""
     body = error_body(refused.status, refused.code, refused.message, refused.param)
-    exchange.respond(refused.status, (JSON, *refused.headers), body)
+    exchange.respond(refused.status, JSON + refused.headers, body)

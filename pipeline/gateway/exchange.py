@@ -1,14 +1,21 @@
 """One HTTP request of a client and the way to answer it."""
 
 import http
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pipeline.gateway.server import Connection
 
-Header = tuple[bytes, bytes]
+Headers = bytes
+"""Header lines, each with its line end, so that those of many requests are made once: `b"allow: GET\\r\\n"`."""
 STATUS_LINE = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
+
+
+def header_text(headers: dict[bytes, bytes], name: bytes) -> str:
+    """A header's value; empty where there is none."""
+    value = headers.get(name)
+    return "" if value is None else value.decode("utf-8", "replace")
 
 
 class ClientGone(Exception):
@@ -18,21 +25,24 @@ class ClientGone(Exception):
 class Exchange:
     """One request and the way to answer it: `start`, `write` …, `finish`; or `respond` for all at once."""
 
-    def __init__(self, connection: "Connection", method: str, url: bytes, headers: dict[bytes, bytes]) -> None:
+    keep_alive = True
+    old = False
+    """HTTP/1.0: an answer of unknown length ends with the connection."""
+    gone = False
+    started = False
+    chunked = False
+    _on_gone: Callable[[], object] | None = None
+
+    def __init__(
+        self, connection: "Connection", method: str, url: bytes, headers: dict[bytes, bytes], body: bytes
+    ) -> None:
         self._connection = connection
         self.method = method
         self.path, _, self.query = url.partition(b"?")
         """As sent, not unquoted: our paths need no quoting, and nothing else is to look like one of them."""
         self.headers = headers
         """Names in lower case; of a repeated header the last value."""
-        self.body = b""
-        self.keep_alive = True
-        self.old = False
-        """HTTP/1.0: an answer of unknown length ends with the connection."""
-        self.gone = False
-        self.started = False
-        self.chunked = False
-        self._on_gone: Callable[[], object] | None = None
+        self.body = body
 
     def when_gone(self, callback: Callable[[], object] | None) -> None:
         """Call back when the client leaves (at once if it has); replaces an earlier callback."""
@@ -40,27 +50,25 @@ class Exchange:
         if self.gone and callback is not None:
             callback()
 
-    def start(self, status: int, headers: Iterable[Header], length: int | None) -> None:
+    def start(self, status: int, headers: Headers, length: int | None) -> None:
         """Status and headers. They go out with the first bytes of the body, in one packet.
 
         Args:
             length: of the body in bytes, or None when it is not known yet.
         """
         self.started = True
-        parts = [STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        for name, value in headers:
-            parts += (name, b": ", value, b"\r\n")
+        status_line = STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status
         if length is not None:
-            parts.append(b"content-length: %d\r\n" % length)
+            framing = b"content-length: %d\r\n" % length
         elif self.old:
             self.keep_alive = False
+            framing = b""
         else:
             self.chunked = True
-            parts.append(b"transfer-encoding: chunked\r\n")
+            framing = b"transfer-encoding: chunked\r\n"
         if not self.keep_alive:
-            parts.append(b"connection: close\r\n")
-        parts.append(b"\r\n")
-        self._connection.head = b"".join(parts)
+            framing += b"connection: close\r\n"
+        self._connection.head = b"%b%b%b\r\n" % (status_line, headers, framing)
 
     async def write(self, data: bytes) -> None:
         """Send a part of the body now, and wait while the client is too slow to take it.
@@ -95,7 +103,7 @@ class Exchange:
         if not self.gone:
             self._connection.flush_and_close()
 
-    def respond(self, status: int, headers: Iterable[Header], body: bytes) -> None:
+    def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """A whole answer."""
         self.start(status, headers, len(body))
         self.finish(b"" if self.method == "HEAD" else body)

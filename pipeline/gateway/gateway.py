@@ -98,10 +98,9 @@ class Gateway:
             admission=admission,
             queue_timeout_s=section.queue_timeout_s,
             relay=Relay(self._engines, metrics),
-            recorder=Recorder(self._writer, metrics),
+            recorder=Recorder(self._writer, metrics, config.system.base_model.id),
             metrics=metrics,
             tracing=self._tracing,
-            base_model=config.system.base_model.id,
             engine_key=settings.engine_key.get_secret_value(),
         )
         inbox = Inbox(self._keys, admission, self._writer, self._table, ids, metrics, utc_now)

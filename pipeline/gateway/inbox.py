@@ -9,7 +9,7 @@ from pipeline.errors import Transient
 from pipeline.events.segment import SegmentWriter
 from pipeline.gateway.auth import ApiKey, KeyRing
 from pipeline.gateway.errors import JSON, Refused
-from pipeline.gateway.exchange import Exchange, Header
+from pipeline.gateway.exchange import Exchange, Headers
 from pipeline.gateway.feedback import read_feedback
 from pipeline.gateway.ids import Ids
 from pipeline.gateway.limits import Admission
@@ -19,13 +19,12 @@ from pipeline.gateway.routes import RouteTable
 from pipeline.gateway.tasks import Clock
 from pipeline.records import Feedback
 
-ANY_ORIGIN: tuple[Header, ...] = ((b"access-control-allow-origin", b"*"),)
+ANY_ORIGIN: Headers = b"access-control-allow-origin: *\r\n"
 """A link may be used from any page: who holds it may use it, and no cookie or key goes with it."""
-_PREFLIGHT: tuple[Header, ...] = (
-    *ANY_ORIGIN,
-    (b"access-control-allow-methods", b"POST"),
-    (b"access-control-allow-headers", b"content-type"),
-    (b"access-control-max-age", b"86400"),
+_PREFLIGHT: Headers = ANY_ORIGIN + (
+    b"access-control-allow-methods: POST\r\n"
+    b"access-control-allow-headers: content-type\r\n"
+    b"access-control-max-age: 86400\r\n"
 )
 
 
@@ -60,7 +59,7 @@ class Inbox:
         link = read_link_request(exchange.body, key, self._businesses(), self._ids, self._clock())
         token = make_token(link, self._ids)
         body = {"token": token, "path": f"/v1/feedback/{token}", "expires_at": link.expires_at.isoformat()}
-        exchange.respond(201, (JSON,), msgspec.json.encode(body))
+        exchange.respond(201, JSON, msgspec.json.encode(body))
 
     async def post_to_link(self, exchange: Exchange, token: bytes) -> None:
         """One feedback from whoever holds a link."""
@@ -83,7 +82,7 @@ class Inbox:
             raise Refused(410, "link_revoked", "the key that this link was made with is revoked")
         return link
 
-    async def _keep(self, exchange: Exchange, events: Sequence[Feedback], headers: tuple[Header, ...] = ()) -> None:
+    async def _keep(self, exchange: Exchange, events: Sequence[Feedback], headers: Headers = b"") -> None:
         for business in {event.business for event in events}:
             self._admission.spend(business, time.perf_counter())
         lines = b"\n".join(b'{"feedback":%b}' % event.model_dump_json().encode() for event in events)
@@ -95,7 +94,7 @@ class Inbox:
             label = (event.business, event.kind.value)
             self._metrics.feedback[label] = self._metrics.feedback.get(label, 0) + 1
         body = msgspec.json.encode({"accepted": len(events), "event_ids": [event.event_id for event in events]})
-        exchange.respond(202, (JSON, *headers), body)
+        exchange.respond(202, JSON + headers, body)
 
     def _businesses(self) -> frozenset[str]:
         return frozenset(route.business for route in self._table.all())

@@ -222,7 +222,7 @@ def too_many(business: str, code: str, message: str, wait_s: float) -> Refused:
     """A 429 that says when to come again."""
     seconds = max(1, math.ceil(wait_s))
     refused = Refused(429, code, f"'{business}': {message}; try again in {seconds} s", business=business)
-    refused.headers = ((b"retry-after", str(seconds).encode()),)
+    refused.headers = b"retry-after: %d\r\n" % seconds
     return refused
 
 

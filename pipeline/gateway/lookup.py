@@ -19,7 +19,7 @@ from pipeline.gateway.auth import ApiKey
 from pipeline.gateway.errors import JSON, Refused
 from pipeline.gateway.exchange import Exchange
 from pipeline.gateway.ids import Ids, made_at
-from pipeline.gateway.turn import TimingsLine
+from pipeline.gateway.line import TimingsLine
 
 MOST_AT_ONCE = 2
 MOST_WAITING = 16
@@ -77,7 +77,7 @@ class Lookups:
             raise Refused(404, "unknown_interaction", "no such interaction")
         if self._running >= MOST_AT_ONCE + MOST_WAITING:
             refused = Refused(503, "lookups_busy", "too many look-ups at once; try again in a second")
-            refused.headers = ((b"retry-after", b"1"),)
+            refused.headers = b"retry-after: 1\r\n"
             raise refused
         self._running += 1
         try:
@@ -89,7 +89,7 @@ class Lookups:
         if body is None:
             message = "not in the event log: it gets there within a second after its answer has ended"
             raise Refused(404, "not_recorded", message)
-        exchange.respond(200, (JSON,), body)
+        exchange.respond(200, JSON, body)
 
     def _find(self, business: str, interaction_id: str) -> bytes | None:
         found = find_interaction(self._events_dir, business, interaction_id, made_at(interaction_id), self._clock())

@@ -6,6 +6,7 @@ models only the latest few are kept.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
@@ -13,35 +14,28 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipeline.gateway.exchange import Header
+from pipeline.gateway.exchange import Headers
 from pipeline.records import StreamEnd
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _BOUNDS_NS = tuple(int(bound * 1e9) for bound in _SECONDS)
-_SORTED_AT_ONCE = 1000
+_COUNTED_AT_ONCE = 1000
 _MODELS_KEPT = 8
-TEXT: Header = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+TEXT: Headers = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 _LABELS = ("business", "arm", "model_version")
 
 
 class Histogram:
-    """Counts by upper bound. A request only leaves its value; a thousand of them are sorted in at once."""
+    """Counts by upper bound."""
 
-    __slots__ = ("_counts", "_new", "_total_ns")
+    __slots__ = ("_counts", "_total_ns")
 
     def __init__(self) -> None:
         self._counts = [0] * (len(_SECONDS) + 1)
         self._total_ns = 0
-        self._new: list[int] = []
 
-    def observe(self, ns: int) -> None:
-        """Add one value."""
-        self._new.append(ns)
-        if len(self._new) >= _SORTED_AT_ONCE:
-            self._sort_in()
-
-    def observe_sorted(self, values: list[int]) -> None:
-        """Add many values, in rising order."""
+    def add(self, values: list[int]) -> None:
+        """Add values in ns, in rising order."""
         start = 0
         for index, bound in enumerate(_BOUNDS_NS):
             if start == len(values):
@@ -54,29 +48,27 @@ class Histogram:
 
     def buckets(self) -> list[tuple[str, float]]:
         """Cumulated, by upper bound in seconds, as Prometheus wants them."""
-        self._sort_in()
         bounds = [*(str(bound) for bound in _SECONDS), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self._counts)), strict=True))
 
     def total(self) -> float:
         """Sum of all values in seconds."""
-        self._sort_in()
         return self._total_ns / 1e9
 
-    def _sort_in(self) -> None:
-        new, self._new = self._new, []
-        new.sort()
-        self.observe_sorted(new)
+
+Figures = tuple[StreamEnd, int, int, int, int, int | None, int]
+"""What one turn is counted by: its end, status, tokens in and out; ns in the queue, to the first byte, in all."""
 
 
 class ArmStats:
-    """Counters of one business, arm and model."""
+    """Counters of one business, arm and model. A turn only leaves its figures; a thousand are counted at once."""
 
-    __slots__ = ("ends", "gap", "in_flight", "queue", "statuses", "tokens_in", "tokens_out", "total", "ttft")
+    __slots__ = ("_new", "ends", "gap", "in_flight", "queue", "statuses", "tokens_in", "tokens_out", "total", "ttft")
 
     def __init__(self) -> None:
-        self.ends: dict[str, int] = dict.fromkeys(StreamEnd, 0)
-        self.statuses: dict[int, int] = {}
+        self._new: list[Figures] = []
+        self.ends: Counter[StreamEnd] = Counter(dict.fromkeys(StreamEnd, 0))
+        self.statuses: Counter[int] = Counter()
         self.tokens_in = 0
         self.tokens_out = 0
         self.in_flight = 0
@@ -84,6 +76,26 @@ class ArmStats:
         self.ttft = Histogram()
         self.gap = Histogram()
         self.total = Histogram()
+
+    def add(self, figures: Figures) -> None:
+        """Add one turn."""
+        self._new.append(figures)
+        if len(self._new) >= _COUNTED_AT_ONCE:
+            self.count()
+
+    def count(self) -> None:
+        """Count the turns that were added since the last time."""
+        if not self._new:
+            return
+        ends, statuses, tokens_in, tokens_out, queue, ttft, total = zip(*self._new, strict=True)
+        self._new = []
+        self.ends.update(ends)
+        self.statuses.update(statuses)
+        self.tokens_in += sum(tokens_in)
+        self.tokens_out += sum(tokens_out)
+        self.queue.add(sorted(queue))
+        self.ttft.add(sorted(first for first in ttft if first is not None))
+        self.total.add(sorted(total))
 
 
 class Metrics(Collector):
@@ -169,6 +181,7 @@ class Metrics(Collector):
         gap = HistogramMetricFamily("tuneloop_gap_seconds", "Between two pieces of a stream", labels=_LABELS)
         total = HistogramMetricFamily("tuneloop_total_seconds", "Arrival to end of the answer", labels=_LABELS)
         for labels, stats in self._arms.items():
+            stats.count()
             for end, count in stats.ends.items():
                 ends.add_metric((*labels, end), count)
             for status, count in stats.statuses.items():

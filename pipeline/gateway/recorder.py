@@ -1,59 +1,96 @@
 """Turns a finished turn into one line of the event log. It never fails and never holds up a chat."""
 
 import hashlib
-import json
 import logging
 from itertools import pairwise
 
-import msgspec
 from msgspec import Raw
-from pydantic import ValidationError
 
 from pipeline.events.segment import SegmentWriter
 from pipeline.gateway.answer import Answer, read_json_answer, read_stream
-from pipeline.gateway.metrics import ArmStats, Metrics
-from pipeline.gateway.request import replace_surrogates
-from pipeline.gateway.turn import Line, TimingsLine, Turn
-from pipeline.records import Interaction, StreamEnd
+from pipeline.gateway.exchange import header_text
+from pipeline.gateway.line import Line, TimingsLine, encode_line
+from pipeline.gateway.metrics import Metrics
+from pipeline.gateway.turn import Turn
+from pipeline.records import StreamEnd
 
 log = logging.getLogger(__name__)
 
 _NOT_LOGGED = ("user", "cache_salt")
 """`user` is personal and stands in the log as `user_key`; the cache salt is ours."""
 _PROMPT = ("messages", "prompt", "tools")
-_ENCODE = msgspec.json.Encoder().encode
-_MANY_BRACKETS = 150
 
 
 class Recorder:
     """Writes turns to the event log and counts them."""
 
-    def __init__(self, writer: SegmentWriter, metrics: Metrics) -> None:
+    def __init__(self, writer: SegmentWriter, metrics: Metrics, base_model: str) -> None:
         self._writer = writer
         self._metrics = metrics
+        self._base_model = base_model
 
-    def record(self, turn: Turn, transport_end: StreamEnd, stats: ArmStats, now: int) -> tuple[StreamEnd, Answer]:
-        """Log a turn that has ended; returns how it ended and what the user got.
+    def record(self, turn: Turn, transport_end: StreamEnd, now: int) -> tuple[StreamEnd, Answer]:
+        """Log and count a turn that has ended; returns how it ended and what the user got.
 
         Args:
             transport_end: as far as the connections tell; the answer's bytes may tell more.
             now: `perf_counter_ns`.
         """
-        end, answer, line = transport_end, Answer(), turn.line
+        end, answer, times = transport_end, Answer(), turn.piece_times
+        queue, total = (turn.sent or now) - turn.arrived, now - turn.arrived
+        ttft = times[0] - turn.arrived if times else None
         try:
             body = turn.pieces[0] if len(turn.pieces) == 1 else b"".join(turn.pieces)
             answer = read_stream(body) if turn.is_stream else read_json_answer(body)
-            end = judge_end(transport_end, line.status, answer, is_stream=turn.is_stream)
-            _complete(turn, end, answer, now, stats)
-            self._writer.append(b'{"interaction":%b}' % encode_line(line))
+            end = judge_end(transport_end, turn.status, answer, is_stream=turn.is_stream)
+            timings = TimingsLine(_ms(queue), _ms(total), None if ttft is None else _ms(ttft))
+            if turn.is_stream and len(times) > 1:
+                self._add_gaps(turn, timings)
+            self._writer.append(encode_line(self._line(turn, end, answer, timings)))
         except Exception as error:  # whatever it is, the chat was served and must stay so
             self._metrics.record_failures += 1
-            log.error("interaction %s not recorded: %s", line.interaction_id, type(error).__name__)
-        stats.ends[end] += 1
-        stats.statuses[line.status] = stats.statuses.get(line.status, 0) + 1
-        stats.tokens_in += answer.prompt_tokens or 0
-        stats.tokens_out += answer.completion_tokens or 0
+            log.error("interaction %s not recorded: %s", turn.interaction_id, type(error).__name__)
+        tokens_in, tokens_out = answer.prompt_tokens or 0, answer.completion_tokens or 0
+        turn.served.stats.add((end, turn.status, tokens_in, tokens_out, queue, ttft, total))
         return end, answer
+
+    def _line(self, turn: Turn, end: StreamEnd, answer: Answer, timings: TimingsLine) -> Line:
+        conversation, assignment, served, headers = turn.conversation, turn.assignment, turn.served, turn.headers
+        usage = None
+        if answer.prompt_tokens is not None:
+            usage = {"prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens}
+        return Line(
+            interaction_id=turn.interaction_id,
+            business=turn.business,
+            session=conversation.session,
+            session_known=conversation.session_known,
+            user_key=conversation.user_key,
+            user_group=conversation.user_group,
+            arm=served.name,
+            share=assignment.share,
+            rollout_salt=assignment.salt,
+            model_version=served.model,
+            adapter=served.adapter,
+            base_model=self._base_model,
+            prompt_hash=prompt_hash(turn.fields),
+            request={name: value for name, value in turn.fields.items() if name not in _NOT_LOGGED},
+            choices=answer.choices,
+            usage=usage,
+            timings=timings,
+            status=turn.status,
+            stream_end=end,
+            client=header_text(headers, b"user-agent")[:200],
+            regenerates=header_text(headers, b"x-regenerates")[:64] or None,
+            started_at=turn.started_at,
+        )
+
+    def _add_gaps(self, turn: Turn, timings: TimingsLine) -> None:
+        gaps = sorted([later - earlier for earlier, later in pairwise(turn.piece_times)])
+        turn.served.stats.gap.add(gaps)
+        last = len(gaps) - 1
+        timings.gap_p50_ms = _ms(gaps[round(last * 0.5)])
+        timings.gap_p99_ms = _ms(gaps[round(last * 0.99)])
+        timings.gap_max_ms = _ms(gaps[last])
 
 
 def judge_end(transport: StreamEnd, status: int, answer: Answer, *, is_stream: bool) -> StreamEnd:
@@ -75,70 +112,6 @@ def prompt_hash(fields: dict[str, Raw]) -> str:
     return hashlib.sha256(b"\0".join([fields[name] for name in _PROMPT if name in fields])).hexdigest()
 
 
-def encode_line(line: Line) -> bytes:
-    """The line's JSON, such that every reader of the log can take it."""
-    encoded = _encode(line)
-    if _count(encoded, b"[") + _count(encoded, b"{") > _MANY_BRACKETS:
-        encoded = _checked(encoded, line)
-    return encoded
-
-
-def _count(data: bytes, byte: bytes) -> int:
-    """As `data.count(byte)`, which in Python 3.11 looks at each byte by itself instead of searching."""
-    return len(data) - len(data.replace(byte, b""))
-
-
-def _complete(turn: Turn, end: StreamEnd, answer: Answer, now: int, stats: ArmStats) -> None:
-    """Fill in what is known at the end."""
-    line = turn.line
-    fields: dict[str, Raw] = line.request
-    line.prompt_hash = prompt_hash(fields)
-    line.request = {name: value for name, value in fields.items() if name not in _NOT_LOGGED}
-    line.choices = answer.choices
-    if answer.prompt_tokens is not None:
-        line.usage = {"prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens}
-    line.timings = _timings(turn, now, stats)
-    line.stream_end = end
-
-
-def _timings(turn: Turn, now: int, stats: ArmStats) -> TimingsLine:
-    arrived, times = turn.arrived, turn.piece_times
-    queue, total = (turn.sent or now) - arrived, now - arrived
-    stats.queue.observe(queue)
-    stats.total.observe(total)
-    timings = TimingsLine(_ms(queue), _ms(total))
-    if times:
-        first = times[0] - arrived
-        stats.ttft.observe(first)
-        timings.ttft_ms = _ms(first)
-    if turn.is_stream and len(times) > 1:
-        gaps = sorted([later - earlier for earlier, later in pairwise(times)])
-        stats.gap.observe_sorted(gaps)
-        last = len(gaps) - 1
-        timings.gap_p50_ms = _ms(gaps[round(last * 0.5)])
-        timings.gap_p99_ms = _ms(gaps[round(last * 0.99)])
-        timings.gap_max_ms = _ms(gaps[last])
-    return timings
-
-
 def _ms(ns: int) -> float:
     """In milliseconds, to the microsecond."""
     return ns // 1000 / 1000
-
-
-def _encode(line: Line) -> bytes:
-    try:
-        return _ENCODE(line)
-    except UnicodeEncodeError:
-        values = msgspec.structs.asdict(line) | {"request": json.loads(_ENCODE(line.request))}
-        text = json.dumps(values, ensure_ascii=False, default=msgspec.to_builtins)
-        return replace_surrogates(text).encode()
-
-
-def _checked(encoded: bytes, line: Line) -> bytes:
-    """A line that is unlike most must not stop a reader: what is no `Interaction` is logged without its contents."""
-    try:
-        Interaction.model_validate_json(encoded)
-        return encoded
-    except (ValidationError, RecursionError):
-        return _encode(msgspec.structs.replace(line, request={"unreadable": True}, choices=[]))

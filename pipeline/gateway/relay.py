@@ -4,11 +4,12 @@ Status and headers go to the client with the first byte of the body. Until then 
 replica can still be replaced by another one, or reported with a status of its own.
 """
 
-from dataclasses import dataclass
 from time import perf_counter_ns
 
+import msgspec
+
 from pipeline.gateway.errors import JSON, error_body
-from pipeline.gateway.exchange import ClientGone, Exchange, Header
+from pipeline.gateway.exchange import ClientGone, Exchange, Headers
 from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.routing import pick_replica
 from pipeline.gateway.sse import UsageFilter
@@ -16,23 +17,20 @@ from pipeline.gateway.turn import Turn
 from pipeline.gateway.upstream import Aborted, Call, Cut, Engines, Expired, Unreachable, UpstreamError
 from pipeline.records import StreamEnd
 
-_HOP_BY_HOP = "connection content-length keep-alive proxy-authenticate te trailer transfer-encoding upgrade"
-_NOT_RELAYED = frozenset(name.encode() for name in _HOP_BY_HOP.split())
 _TRY_ELSEWHERE = (502, 503)
 _BUDGET = 10.0
 _BUDGET_PER_REQUEST = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
-    """What is sent to an engine."""
+class Dispatch(msgspec.Struct, frozen=True):
+    """What is sent to an engine, and what is added to its answer."""
 
-    path: str
-    headers: tuple[Header, ...]
+    path: bytes
+    headers: Headers
     body: bytes
     hide_usage: bool
-    affinity: int
-    """The same number through a conversation."""
+    own: Headers
+    """Of the gateway, for the client."""
 
 
 class Relay:
@@ -45,19 +43,15 @@ class Relay:
         self._budget = _BUDGET
         self.in_flight: dict[str, int] = {}
 
-    async def serve(self, exchange: Exchange, turn: Turn, dispatch: Dispatch, own: tuple[Header, ...]) -> StreamEnd:
-        """Answer a request from one of the turn's replicas; says how that ended as far as connections tell.
-
-        Args:
-            own: headers that the gateway adds to the answer.
-        """
+    async def serve(self, exchange: Exchange, turn: Turn, dispatch: Dispatch) -> StreamEnd:
+        """Answer a request from one of the turn's replicas; says how that ended as far as connections tell."""
         self._budget = min(_BUDGET, self._budget + _BUDGET_PER_REQUEST)
-        replicas = turn.target.replicas
+        replicas, own = turn.served.replicas, dispatch.own
         while True:
             if not replicas:
                 return _fail(exchange, turn, own, 503, "no_replica", "no engine serves this model now; try again later")
-            replica = pick_replica(replicas, self.in_flight, dispatch.affinity)
-            call = self._engines.call(replica, "POST", dispatch.path, dispatch.headers, dispatch.body)
+            replica = pick_replica(replicas, self.in_flight, turn.conversation.affinity)
+            call = self._engines.call(replica, b"POST", dispatch.path, dispatch.headers, dispatch.body)
             may_retry = len(replicas) > 1 and self._budget >= 1.0
             self.in_flight[replica] = self.in_flight.get(replica, 0) + 1
             try:
@@ -65,7 +59,7 @@ class Relay:
                 turn.sent = perf_counter_ns()
                 first = await call.first()
                 if not (may_retry and call.status in _TRY_ELSEWHERE):
-                    return await _send_answer(exchange, turn, call, first, dispatch, own)
+                    return await _send_answer(exchange, turn, call, first, dispatch)
             except UpstreamError as error:
                 if exchange.started or not (may_retry and isinstance(error, Unreachable | Cut)):
                     return _report(exchange, turn, own, error)
@@ -79,19 +73,11 @@ class Relay:
             self._metrics.retries += 1
 
 
-async def _send_answer(
-    exchange: Exchange, turn: Turn, call: Call, first: bytes, dispatch: Dispatch, own: tuple[Header, ...]
-) -> StreamEnd:
-    turn.line.status = call.status
-    headers = [header for header in call.headers if header[0] not in _NOT_RELAYED]
-    length: int | None = None
-    for name, value in call.headers:
-        if name == b"content-type":
-            turn.is_stream = value.startswith(b"text/event-stream")
-        elif name == b"content-length":
-            length = int(value)
+async def _send_answer(exchange: Exchange, turn: Turn, call: Call, first: bytes, dispatch: Dispatch) -> StreamEnd:
+    turn.status = call.status
+    turn.is_stream = call.content_type.startswith(b"text/event-stream")
     usage_filter = UsageFilter() if turn.is_stream and dispatch.hide_usage else None
-    exchange.start(call.status, (*headers, *own), None if usage_filter else length)
+    exchange.start(call.status, call.headers + dispatch.own, None if usage_filter else call.length)
     piece = first
     try:
         while True:
@@ -111,7 +97,7 @@ async def _send_answer(
         return StreamEnd.TIMEOUT if isinstance(error, Expired) else StreamEnd.UPSTREAM_CUT
 
 
-def _report(exchange: Exchange, turn: Turn, own: tuple[Header, ...], error: UpstreamError) -> StreamEnd:
+def _report(exchange: Exchange, turn: Turn, own: Headers, error: UpstreamError) -> StreamEnd:
     """Nothing of an answer has gone out: say what happened with a status."""
     if isinstance(error, Aborted) or exchange.gone:
         return StreamEnd.CLIENT_ABORT
@@ -124,7 +110,7 @@ def _report(exchange: Exchange, turn: Turn, own: tuple[Header, ...], error: Upst
     return _fail(exchange, turn, own, 502, "engine_unreachable", "the engine is not reachable")
 
 
-def _fail(exchange: Exchange, turn: Turn, own: tuple[Header, ...], status: int, code: str, message: str) -> StreamEnd:
-    turn.line.status = status
-    exchange.respond(status, (JSON, *own), error_body(status, code, message))
+def _fail(exchange: Exchange, turn: Turn, own: Headers, status: int, code: str, message: str) -> StreamEnd:
+    turn.status = status
+    exchange.respond(status, JSON + own, error_body(status, code, message))
     return StreamEnd.UPSTREAM_ERROR

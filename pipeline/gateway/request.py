@@ -7,7 +7,6 @@ becomes U+FFFD.
 
 import json
 import re
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import Raw
@@ -15,7 +14,7 @@ from msgspec import Raw
 from pipeline.gateway.errors import Refused
 
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
-_STRING = msgspec.json.Decoder(str)
+_STRING = msgspec.json.Decoder(str | None)
 _MESSAGES = msgspec.json.Decoder(list[dict[str, Raw]])
 _ENCODE = msgspec.json.Encoder().encode
 _INCLUDE_USAGE = Raw(b'{"include_usage":true}')
@@ -25,8 +24,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-@dataclass(slots=True)
-class Asked:
+class Asked(msgspec.Struct):
     """One request as the client wrote it."""
 
     fields: dict[str, Raw]
@@ -50,20 +48,22 @@ def read_request(body: bytes) -> Asked:
     except (ValueError, RecursionError) as error:
         raise Refused(400, "invalid_json", f"the body must be a JSON object in UTF-8 ({_short(error)})") from error
     stream = _is(fields.get("stream"), _TRUE)
-    return Asked(
-        fields=fields,
-        model=_text(fields, "model"),
-        user=_text(fields, "user"),
-        stream=stream,
-        hide_usage=stream and _adds_usage(fields.get("stream_options")),
-    )
+    hide_usage = stream and _adds_usage(fields.get("stream_options"))
+    return Asked(fields, _text(fields, "model"), _text(fields, "user"), stream, hide_usage)
 
 
-def dispatch_body(asked: Asked, model: str, cache_salt: str) -> bytes:
-    """The body for the engine: the client's, with our model, our cache salt and the usage that the log needs."""
-    fields = asked.fields.copy()
-    fields["model"] = Raw(_ENCODE(model))
-    fields["cache_salt"] = Raw(_ENCODE(cache_salt))
+def engine_fields(model: str, cache_salt: str) -> dict[str, Raw]:
+    """What takes the place of the client's own fields."""
+    return {"model": Raw(_ENCODE(model)), "cache_salt": Raw(_ENCODE(cache_salt))}
+
+
+def dispatch_body(asked: Asked, ours: dict[str, Raw]) -> bytes:
+    """The body for the engine: the client's, with our fields and the usage that the log needs.
+
+    Args:
+        ours: see `engine_fields`.
+    """
+    fields = asked.fields | ours
     if asked.hide_usage:
         fields["stream_options"] = _with_usage(fields.get("stream_options"))
     return _ENCODE(fields)
@@ -115,7 +115,7 @@ def _is(raw: Raw | None, text: bytes) -> bool:
 
 def _text(fields: dict[str, Raw], name: str) -> str | None:
     raw = fields.get(name)
-    if raw is None or _is(raw, _NULL):
+    if raw is None:
         return None
     try:
         return _STRING.decode(raw)

@@ -102,7 +102,7 @@ class Server:
                 exchange.cut()
             else:
                 body = b'{"error":{"message":"internal error","type":"server_error","param":null,"code":null}}'
-                exchange.respond(500, ((b"content-type", b"application/json"),), body)
+                exchange.respond(500, b"content-type: application/json\r\n", body)
         finally:
             self.active -= 1
             if not self.active:
@@ -225,11 +225,11 @@ class Connection(asyncio.Protocol):
         self._in_headers = True
         if self._closing:
             return
-        exchange = Exchange(self, self.parser.get_method().decode(), self._url, self._headers)
-        body = self._body
-        exchange.body = body[0] if len(body) == 1 else b"".join(body)
-        exchange.old = self.parser.get_http_version() == "1.0"
-        exchange.keep_alive = self.parser.should_keep_alive() and not self.server.draining
+        parser, pieces = self.parser, self._body
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        exchange = Exchange(self, parser.get_method().decode(), self._url, self._headers, body)
+        exchange.old = parser.get_http_version() == "1.0"
+        exchange.keep_alive = parser.should_keep_alive() and not self.server.draining
         self._body = []
         self.waiting.append(exchange)  # served when the parser is done with what has come
 

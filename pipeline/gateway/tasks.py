@@ -64,7 +64,7 @@ async def poll_routes(table: RouteTable, engines: Engines, controller: str, admi
         DataError: it answered something else than routes.
         UpstreamError: it did not answer.
     """
-    call = engines.call(controller, "GET", "/routes", ((b"authorization", b"Bearer " + admin_key.encode()),), b"")
+    call = engines.call(controller, b"GET", b"/routes", b"authorization: Bearer %b\r\n" % admin_key.encode(), b"")
     try:
         body = await asyncio.wait_for(steps.start(_whole(call)), _POLL_TIMEOUT_S)
     except TimeoutError as error:

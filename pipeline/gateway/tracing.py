@@ -16,12 +16,12 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from pipeline.config import TracingConfig
 from pipeline.gateway.answer import Answer
-from pipeline.gateway.exchange import Header
+from pipeline.gateway.exchange import Headers
 from pipeline.gateway.turn import Turn
 from pipeline.records import StreamEnd
 
 _PROPAGATOR = TraceContextTextMapPropagator()
-_OPERATIONS = {"/v1/chat/completions": "chat", "/v1/completions": "text_completion"}
+_OPERATIONS = {b"/v1/chat/completions": "chat", b"/v1/completions": "text_completion"}
 
 
 class Tracing:
@@ -37,43 +37,43 @@ class Tracing:
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{config.endpoint}/v1/traces")))
         self._tracer = self._provider.get_tracer("tuneloop.gateway")
 
-    def begin(self, headers: Mapping[bytes, bytes], turn: Turn, path: str, *, stream: bool) -> trace.Span:
+    def begin(self, headers: Mapping[bytes, bytes], turn: Turn, path: bytes, *, stream: bool) -> trace.Span:
         """Start a turn's span, under the client's if it sent one."""
         sent = {
             name: headers[name.encode()].decode("latin-1") for name in _PROPAGATOR.fields if name.encode() in headers
         }
-        operation, line = _OPERATIONS[path], turn.line
+        operation = _OPERATIONS[path]
         return self._tracer.start_span(
-            f"{operation} {line.business}",
+            f"{operation} {turn.business}",
             context=_PROPAGATOR.extract(sent),
             kind=trace.SpanKind.SERVER,
-            start_time=int(line.started_at.timestamp() * 1e9),
+            start_time=int(turn.started_at.timestamp() * 1e9),
             attributes={
                 "gen_ai.operation.name": operation,
                 "gen_ai.provider.name": "vllm",
-                "gen_ai.request.model": line.business,
+                "gen_ai.request.model": turn.business,
                 "gen_ai.request.stream": stream,
-                "gen_ai.conversation.id": line.session,
-                "tuneloop.interaction_id": line.interaction_id,
-                "tuneloop.business": line.business,
-                "tuneloop.arm": line.arm,
-                "tuneloop.user_group": line.user_group,
+                "gen_ai.conversation.id": turn.conversation.session,
+                "tuneloop.interaction_id": turn.interaction_id,
+                "tuneloop.business": turn.business,
+                "tuneloop.arm": turn.served.name,
+                "tuneloop.user_group": turn.conversation.user_group,
             },
         )
 
-    def passed_on(self, span: trace.Span) -> tuple[Header, ...]:
+    def passed_on(self, span: trace.Span) -> Headers:
         """Headers that make the engine's spans children of this one."""
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, context=trace.set_span_in_context(span))
-        return tuple((name.encode(), value.encode()) for name, value in carrier.items())
+        return "".join(f"{name}: {value}\r\n" for name, value in carrier.items()).encode()
 
     def end(self, span: trace.Span, turn: Turn, ended: StreamEnd, answer: Answer) -> None:
         """Finish a turn's span."""
         span.set_attributes(
             {
-                "gen_ai.response.model": turn.target.model,
+                "gen_ai.response.model": turn.served.model,
                 "gen_ai.response.finish_reasons": [one["finish_reason"] or "" for one in answer.choices],
-                "http.response.status_code": turn.line.status,
+                "http.response.status_code": turn.status,
                 "tuneloop.stream_end": ended.value,
             }
         )

@@ -1,67 +1,36 @@
-"""One request while it is served, and the line of the event log that it becomes."""
+"""One request while it is served."""
 
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import msgspec
+from msgspec import Raw
 
-from pipeline.records import Target
+from pipeline.gateway.conversation import Conversation
+from pipeline.gateway.routing import Assignment
+from pipeline.gateway.served import ServedArm
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Of an answer's body kept for the log; what comes behind is relayed all the same."""
 
 
-class TimingsLine(msgspec.Struct, omit_defaults=True):
-    """A `Timings` on its way to the log."""
-
-    queue_ms: float
-    total_ms: float
-    ttft_ms: float | None = None
-    gap_p50_ms: float | None = None
-    gap_p99_ms: float | None = None
-    gap_max_ms: float | None = None
-
-
-class Line(msgspec.Struct):
-    """An `Interaction` on its way to the log, without a pydantic model's validation: what the client and the engine
-    wrote goes in as it came. Begun when the request comes; the recorder fills in the end."""
+class Turn(msgspec.Struct):
+    """What is known of one request while it is served. Times are `perf_counter_ns`."""
 
     interaction_id: str
     business: str
-    session: str
-    session_known: bool
-    user_key: str | None
-    user_group: str
-    arm: str
-    share: float
-    rollout_salt: str
-    model_version: str
-    adapter: str | None
-    base_model: str
-    request: Any
-    client: str
-    regenerates: str | None
+    conversation: Conversation
+    assignment: Assignment
+    served: ServedArm
+    fields: dict[str, Raw]
+    """The client's body."""
+    headers: dict[bytes, bytes]
     started_at: datetime
-    prompt_hash: str = ""
-    choices: list[dict[str, Any]] = []
-    usage: dict[str, int | None] | None = None
-    timings: TimingsLine | None = None
-    status: int = 0
-    stream_end: str = ""
-
-
-@dataclass(slots=True)
-class Turn:
-    """What is known of one request while it is served. Times are `perf_counter_ns`."""
-
-    line: Line
-    target: Target
     arrived: int
     sent: int = 0
+    status: int = 0
     is_stream: bool = False
-    pieces: list[bytes] = field(default_factory=list)
-    piece_times: list[int] = field(default_factory=list)
+    pieces: list[bytes] = []
+    piece_times: list[int] = []
     size: int = 0
 
     def take(self, piece: bytes, now: int) -> None:

@@ -9,15 +9,16 @@ import asyncio
 import contextlib
 import ssl
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import httptools
 
+from pipeline.gateway.exchange import Headers
 from pipeline.gateway.steps import Signal
 
-Header = tuple[bytes, bytes]
+_HOP_BY_HOP = b"connection keep-alive proxy-authenticate te trailer transfer-encoding upgrade"
+_NOT_RELAYED = frozenset((*_HOP_BY_HOP.split(), b"content-length"))
 _PAUSE_BYTES = 256 * 1024
 _MAX_HEADER_BYTES = 64 * 1024
 _NEVER = float("inf")
@@ -68,17 +69,20 @@ class Engines:
         self._sweep_s = min(_SWEEP_S, timeouts.first_byte / 4, timeouts.between / 4)
         self._sweeper: asyncio.TimerHandle | None = None
 
-    def call(self, base_url: str, method: str, path: str, headers: Iterable[Header], body: bytes) -> "Call":
+    def call(self, base_url: str, method: bytes, path: bytes, headers: Headers, body: bytes) -> "Call":
         """Prepare a request; `Call.first` sends it."""
         pool = self._pools.get(base_url)
         if pool is None:
             pool = self._pools[base_url] = _Pool(base_url, self._loop, self._idle_s)
-        parts = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method.encode(), path.encode(), pool.host_header)]
-        for name, value in headers:
-            parts += (name, b": ", value, b"\r\n")
-        parts.append(b"content-length: %d\r\n\r\n" % len(body))
-        parts.append(body)
-        return Call(self, pool, b"".join(parts))
+        request = b"%b %b HTTP/1.1\r\nhost: %b\r\n%bcontent-length: %d\r\n\r\n%b" % (
+            method,
+            path,
+            pool.host_header,
+            headers,
+            len(body),
+            body,
+        )
+        return Call(self, pool, request)
 
     def watch(self, call: "Call") -> None:
         """Look after the call's time limit until it is over. One timer serves all calls, instead of one that is
@@ -110,25 +114,29 @@ class Engines:
 class Call:
     """One request and its answer. `first`, then `read` until it gives `b""`."""
 
+    deadline = _NEVER
+    done = False
+    """The answer is whole; what came of it may still have to be read."""
+    bytes_seen = False
+    """Whether anything of the answer came: from then on the request must not be sent again."""
+    headed = False
+    status = 0
+    headers: Headers = b""
+    """As the engine sent them, without those that are about the connection or the length."""
+    content_type = b""
+    length: int | None = None
+    """Of the body, where the engine said it."""
+    _connection: "_Connection | None" = None
+    _error: UpstreamError | None = None
+    _size = 0
+
     def __init__(self, engines: Engines, pool: "_Pool", data: bytes) -> None:
         self._engines = engines
         self._pool = pool
         self._timeouts = engines.timeouts
         self._data = data
-        self._connection: _Connection | None = None
         self._pieces: list[bytes] = []
-        self._size = 0
         self._news = Signal()
-        self.deadline = _NEVER
-        self.done = False
-        """The answer is whole; what came of it may still have to be read."""
-        self._error: UpstreamError | None = None
-        self.status = 0
-        self.headers: list[Header] = []
-        """Names in lower case."""
-        self.headed = False
-        self.bytes_seen = False
-        """Whether anything of the answer came: from then on the request must not be sent again."""
 
     async def first(self) -> bytes:
         """Send the request and return the first bytes of the answer's body; `b""` when it has none.
@@ -287,8 +295,11 @@ class _Connection(asyncio.Protocol):
         self.paused = False
         self.idle_since = 0.0
         self.parser = httptools.HttpResponseParser(self)
-        self._headers: list[Header] = []
+        self._headers: list[bytes] = []
         self._header_bytes = 0
+        self._content_type = b""
+        self._length: int | None = None
+        self._framed = False
         self._until_close = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -328,10 +339,22 @@ class _Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._headers = []
         self._header_bytes = 0
+        self._content_type = b""
+        self._length = None
+        self._framed = False
         self._until_close = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value))
+        name = name.lower()
+        if name not in _NOT_RELAYED:
+            self._headers += (name, b": ", value, b"\r\n")
+            if name == b"content-type":
+                self._content_type = value
+        elif name == b"content-length":
+            self._length = int(value)
+            self._framed = True
+        elif name == b"transfer-encoding":
+            self._framed = True
 
     def on_headers_complete(self) -> None:
         status = self.parser.get_status_code()
@@ -339,11 +362,11 @@ class _Connection(asyncio.Protocol):
         if call is None or status < 200:  # 100 and 103 come before the answer
             return
         call.status = status
-        call.headers = self._headers
+        call.headers = b"".join(self._headers)
+        call.content_type = self._content_type
+        call.length = self._length
         call.headed = True
-        names = {name for name, _ in self._headers}
-        framed = b"content-length" in names or b"transfer-encoding" in names or status in (204, 304)
-        self._until_close = not framed
+        self._until_close = not self._framed and status not in (204, 304)
 
     def on_body(self, body: bytes) -> None:
         if self.call is not None:

@@ -40,21 +40,23 @@ class Echo:
         elif path == "/fail":
             raise RuntimeError("planned")
         elif path == "/stream":
-            exchange.start(200, (), None)
+            exchange.start(200, b"", None)
             await exchange.write(b"one")
             await exchange.write(b"two")
             exchange.finish(b"three")
             return
         elif path == "/fail-late":
-            exchange.start(200, (), None)
+            exchange.start(200, b"", None)
             await exchange.write(b"one")
             raise RuntimeError("planned")
         elif path == "/flood":
-            exchange.start(200, (), None)
+            exchange.start(200, b"", None)
             while True:
                 await exchange.write(b"x" * 65536)
         exchange.respond(
-            200, ((b"x-query", exchange.query),), b"%b %b %b" % (exchange.method.encode(), exchange.path, exchange.body)
+            200,
+            b"x-query: %b\r\n" % exchange.query,
+            b"%b %b %b" % (exchange.method.encode(), exchange.path, exchange.body),
         )
 
     async def talk(self, data: bytes) -> bytes:

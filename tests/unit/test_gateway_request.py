@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.gateway.errors import Refused
-from pipeline.gateway.request import conversation_start, dispatch_body, read_request
+from pipeline.gateway.request import conversation_start, dispatch_body, engine_fields, read_request
 
 NUMBERS = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
@@ -17,12 +17,13 @@ JSON = st.recursive(
     max_leaves=10,
 )  # fmt: skip
 OURS = ("model", "cache_salt", "stream_options", "user", "stream")
+FIELDS = engine_fields("m", "s")
 
 
 @given(st.dictionaries(st.text().filter(lambda key: key not in OURS), JSON, max_size=5), st.booleans())
 def test_every_other_field_passes_untouched(fields: dict[str, Any], stream: bool) -> None:
     body = json.dumps(fields | {"model": "support", "stream": stream, "cache_salt": "theirs"}).encode()
-    sent = json.loads(dispatch_body(read_request(body), "support-v2-abcdef01", "ours"))
+    sent = json.loads(dispatch_body(read_request(body), engine_fields("support-v2-abcdef01", "ours")))
     assert sent.pop("model") == "support-v2-abcdef01"
     assert sent.pop("cache_salt") == "ours"
     assert sent.pop("stream_options", None) == ({"include_usage": True} if stream else None)
@@ -32,13 +33,15 @@ def test_every_other_field_passes_untouched(fields: dict[str, Any], stream: bool
 
 def test_values_keep_their_very_bytes() -> None:
     body = b'{"temperature": 0.10, "messages": [ {"role":"user", "content":"\\u4f60"} ], "seed": 12345678901234567890}'
-    sent = dispatch_body(read_request(body), "m", "s")
+    sent = dispatch_body(read_request(body), FIELDS)
     for value in (b"0.10", b'[ {"role":"user", "content":"\\u4f60"} ]', b"12345678901234567890"):
         assert value in sent
 
 
 def test_of_a_repeated_model_only_ours_is_dispatched() -> None:
-    sent = dispatch_body(read_request(b'{"model":"a","model":"sales-v1-00000000","cache_salt":"x"}'), "mine", "salt")
+    sent = dispatch_body(
+        read_request(b'{"model":"a","model":"sales-v1-00000000","cache_salt":"x"}'), engine_fields("mine", "salt")
+    )
     assert sent.count(b"model") == 1
     assert json.loads(sent) == {"model": "mine", "cache_salt": "salt"}
 
@@ -56,7 +59,7 @@ def test_of_a_repeated_model_only_ours_is_dispatched() -> None:
 def test_usage_is_asked_for_and_hidden_only_where_the_client_did_not(options: str, sent: object, hidden: bool) -> None:
     asked = read_request(f'{{"stream": true, "stream_options": {options}}}'.encode())
     assert asked.hide_usage is hidden
-    assert json.loads(dispatch_body(asked, "m", "s"))["stream_options"] == sent
+    assert json.loads(dispatch_body(asked, FIELDS))["stream_options"] == sent
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,7 @@ def test_what_is_no_request_is_refused_in_one_line(body: bytes) -> None:
 
 
 def test_half_a_surrogate_pair_becomes_a_replacement_character() -> None:
-    sent = dispatch_body(read_request(b'{"messages":[{"content":"x\\ud83d \\ud83c\\udf78"}]}'), "m", "s")
+    sent = dispatch_body(read_request(b'{"messages":[{"content":"x\\ud83d \\ud83c\\udf78"}]}'), FIELDS)
     assert json.loads(sent)["messages"][0]["content"] == "x\ufffd 🍸"
 
 
