@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from flows.data_commands import pii, snapshot
+from flows.erasing import erase
 from flows.importing import import_
 from flows.options import BUSINESS, CONFIGS, REASON
 from flows.quarantine import quarantine
@@ -41,6 +42,7 @@ def main() -> None:
 main.add_command(snapshot)
 main.add_command(quarantine)
 main.add_command(import_)
+main.add_command(erase)
 main.add_command(pii)
 
 

@@ -16,6 +16,8 @@ from pipeline.collect.importers.make import Make
 from pipeline.collect.importers.source import Source
 from pipeline.collect.importers.store import Totals, store
 from pipeline.config import Config, Settings
+from pipeline.control import open_control
+from pipeline.erase.ledger import ErasureLedger
 from pipeline.errors import ConfigError, DataError
 from pipeline.gateway.ids import Ids
 
@@ -58,9 +60,11 @@ def import_file(
     console = console or Console()
     source = Source(path, read_encoding(encoding))
     items = import_module(TOOLS[tool].module).read(source, make)
+    config.state_dir.mkdir(parents=True, exist_ok=True)
+    erased = ErasureLedger(open_control(f"sqlite:///{config.state_dir / 'control.db'}")).erased()
     try:
         with _Bar(source, console) as tick:
-            totals = store(items, make, config.state_dir / "events", tick)
+            totals = store(items, make, config.state_dir / "events", tick, erased)
     except OSError as error:
         raise DataError(
             f"{path}: {error.strerror or error}; nothing is lost: mend it and run the same again"

@@ -6,21 +6,20 @@ controller does, from the registry.
 """
 
 import argparse
-import fcntl
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from prefect import flow
 from prefect.runtime import flow_run
+from sqlalchemy import Engine
 
 from evals.gate import decide
 from evals.items import make_items
 from evals.report import render_gate_report
 from evals.run import Endpoint, run_eval
+from flows.lock import alone
 from flows.step import step
 from pipeline.clean.dedup import drop_duplicates
 from pipeline.clean.pii import Rules, make_detector
@@ -32,7 +31,9 @@ from pipeline.config import BusinessConfig, Config, Settings, load_config, load_
 from pipeline.dataset.build import build_rows
 from pipeline.dataset.snapshot import read_snapshot, write_snapshot
 from pipeline.dataset.suite import golden_prompts, load_suite
-from pipeline.errors import DataError, PipelineError
+from pipeline.erase.ledger import ErasureLedger
+from pipeline.erase.log import forget_in_segments, leave_out
+from pipeline.errors import PipelineError
 from pipeline.events.lake import compact, read_events
 from pipeline.events.retention import expire
 from pipeline.records import (
@@ -48,13 +49,14 @@ from pipeline.records import (
 )
 from pipeline.registry.base import ModelRegistry
 from pipeline.services import Services, connect
-from pipeline.serving.proof import choose_probe_texts, fingerprint
+from pipeline.serving.proof import choose_probe_texts, fingerprint, training_texts
 from pipeline.serving.validate import validate_adapter
 from pipeline.train.base_ref import base_model_ref
 from pipeline.train.process import train_adapter
 
 logger = logging.getLogger("flows.nightly")
 PROBE_TEXTS = 4
+PROBE_CANDIDATES = 16
 
 
 @flow(name="nightly", flow_run_name="nightly-{business}")
@@ -74,9 +76,9 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
     settings = load_settings(config.state_dir)
     about = config.business(business)
     due = (night or flow_run.scheduled_start_time or datetime.now(UTC)).astimezone(UTC)
-    with _alone(config.state_dir, business):
+    with alone(config.state_dir, business):
         services = connect(config, settings)
-        manifest, snapshot_dir = _build(config, settings, about, Quarantine(services.control), due)
+        manifest, snapshot_dir = _build(config, settings, about, services.control, due)
         rows = sum(manifest.rows[Split.TRAIN].values())
         if rows < about.dataset.min_rows:
             return _finish(config, _too_few(manifest, due, rows, about.dataset.min_rows))
@@ -104,15 +106,18 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
 
 
 def _build(
-    config: Config, settings: Settings, about: BusinessConfig, quarantine: Quarantine, due: datetime
+    config: Config, settings: Settings, about: BusinessConfig, control: Engine, due: datetime
 ) -> tuple[SnapshotManifest, Path]:
     """collect -> poison screen -> clean -> near-duplicates -> examples -> snapshot."""
     events_dir = config.state_dir / "events"
     start = due - timedelta(days=about.dataset.window_days)
     suite = load_suite(config.directory / about.suite) if about.suite else None
+    quarantine, erased = Quarantine(control), ErasureLedger(control).erased()
+    if erased and (late := step(forget_in_segments, "erased users")(events_dir, erased)):
+        logger.info("%d events of erased users came since last night, and are gone", late)
     step(compact)(events_dir)
     step(expire, "retention")(events_dir, about.business, about.retention_days, due)
-    events = step(read_events, "collect")(events_dir, about.business, start, due)
+    events = leave_out(step(read_events, "collect")(events_dir, about.business, start, due), erased)
     rated = step(join_feedback, "join")(events.interactions, events.feedback)
     logger.info("collect: %d interactions, %d feedback", len(events.interactions), len(events.feedback))
     trusted, withheld = step(screen_and_withhold, "poison screen")(quarantine, rated, about.business, about.poison, due)
@@ -145,7 +150,10 @@ def _train(config: Config, about: BusinessConfig, registry: ModelRegistry, snaps
     champion = registry.aliases(about.business).get("champion")
     if about.training.start_from == "stable" and champion is not None:
         version = registry.get(about.business, champion)
-        parent = (version.adapter, registry.fetch(version, adapters_dir))
+        if version.learned_erased:
+            logger.info("train: from the base model: version %d learned from a user who is erased", champion)
+        else:
+            parent = (version.adapter, registry.fetch(version, adapters_dir))
 
     def tell(done: int, of: int, loss: float) -> None:
         if done == of or done % 10 == 0:
@@ -225,17 +233,14 @@ def _load_for_gate(config: Config, services: Services, version: ModelVersion, sn
     step(adapter_server.load, "load candidate")(version.serving_name, folder)
     if version.fingerprint is None:
         texts = choose_probe_texts(
-            _train_texts(snapshot_dir), base_server, adapter_server, version.serving_name, base_id, PROBE_TEXTS
+            _probe_candidates(snapshot_dir), base_server, adapter_server, version.serving_name, base_id, PROBE_TEXTS
         )
         measured = step(fingerprint)(base_server, adapter_server, base_id, version.serving_name, texts)
         services.registry.record_fingerprint(version.business, version.version, measured)
 
 
-def _train_texts(snapshot_dir: Path) -> tuple[str, ...]:
-    """Question and wanted answer of some training rows, as plain text."""
-    rows = read_snapshot(snapshot_dir).rows[Split.TRAIN]
-    pairs = [(row.prompt, row.completion) for row in rows.sft] + [(row.prompt, row.chosen) for row in rows.preference]
-    return tuple(f"{prompt[-1].get('content')}\n{answer[-1].get('content')}" for prompt, answer in pairs[:16])
+def _probe_candidates(snapshot_dir: Path) -> tuple[str, ...]:
+    return training_texts(read_snapshot(snapshot_dir).rows[Split.TRAIN])[:PROBE_CANDIDATES]
 
 
 def _engine_urls(config: Config) -> tuple[str, str]:
@@ -268,19 +273,6 @@ def _finish(config: Config, outcome: Night) -> Night:
     path = folder / f"{outcome.night:%Y%m%dT%H%M%S}.json"
     path.write_text(canonical_json(outcome.model_dump(mode="json")), encoding="utf-8")
     return outcome
-
-
-@contextmanager
-def _alone(state_dir: Path, business: str) -> Iterator[None]:
-    """Hold the business's lock. The kernel lets go of it when the process dies, however it dies."""
-    path = state_dir / "run" / f"nightly-{business}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise DataError(f"business '{business}': a nightly run is going on; wait for it to end") from error
-        yield
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from pipeline.clean.text import last_user_text, message_text
 from pipeline.config import Config
 from pipeline.dataset.catalogue import find_snapshot, list_snapshots
 from pipeline.dataset.diff import PlacedRow, SnapshotDiff, diff_snapshots
+from pipeline.dataset.redaction import read_redactions
 from pipeline.dataset.snapshot import RowKind, Rows, Snapshot, read_dropped, read_snapshot
 from pipeline.errors import DataError
 from pipeline.records import Example, Message, PreferenceExample, Split, UnpairedExample, canonical_json
@@ -38,7 +39,8 @@ def list_all(config: Config, business: str) -> None:
             continue
         sides = (sum(made.rows.get(split, {}).values()) for split in Split)
         numbers = (*sides, made.sources, sum(made.dropped.values()), made.users)
-        table.add_row(entry.snapshot_id[:_SHORT], f"{made.window_end:%Y-%m-%d %H:%M}", *map(str, numbers))
+        name = f"{entry.snapshot_id[:_SHORT]}{' redacted' if read_redactions(entry.folder) else ''}"
+        table.add_row(name, f"{made.window_end:%Y-%m-%d %H:%M}", *map(str, numbers))
     Console(highlight=False, markup=False).print(table)
 
 
@@ -48,6 +50,11 @@ def show(config: Config, business: str, name: str, side: Split, examples: int) -
     snapshot = read_snapshot(folder)
     console = Console(highlight=False, markup=False)
     _print_summary(console, snapshot, folder)
+    for one in read_redactions(folder):
+        gone = _counted((split, count) for split, count in one.rows.items() if count)
+        console.print(
+            f"redacted {one.at:%Y-%m-%d %H:%M} UTC: rows of erased users are gone ({gone}); it trains nothing"
+        )
     rows = _first_of_each_kind(snapshot.rows[side], examples)
     if examples and not rows:
         console.print(f"\nNo rows on side {side}.")

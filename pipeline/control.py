@@ -2,9 +2,11 @@
 
 SQLite on one machine, PostgreSQL when several hosts share it. Each table has one owner: `rollouts`, `published_routes`
 and `audit` are written by `pipeline.rollout.store`, `api_keys` by `pipeline.gateway.auth`, `session_arms` by
-`pipeline.gateway.arms`, `quarantine` by `pipeline.collect.quarantine`, which also writes its decisions to `audit`.
+`pipeline.gateway.arms`, `quarantine` by `pipeline.collect.quarantine`, `erasures` and `erased` by
+`pipeline.erase.ledger`; the last two also write to `audit` what was decided and done.
 """
 
+import time
 from typing import Any
 
 from sqlalchemy import (
@@ -24,7 +26,7 @@ from sqlalchemy import (
     inspect,
     text,
 )
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.schema import CreateColumn
 
 metadata = MetaData()
@@ -94,6 +96,22 @@ quarantine = Table(
     Column("why", String(1000)),
 )
 
+erasures = Table(
+    "erasures",
+    metadata,
+    Column("erasure_id", String(64), primary_key=True),
+    Column("business", String(40), nullable=False, index=True),
+    Column("begun_at", DateTime(timezone=True), nullable=False),
+    Column("ended_at", DateTime(timezone=True)),  # null: killed on its way, to be run again
+)
+
+erased = Table(
+    "erased",
+    metadata,
+    Column("erasure_id", String(64), primary_key=True),
+    Column("digest", String(32), primary_key=True),  # of a user, session or id: see pipeline.erase.erased
+)
+
 
 def open_control(url: str) -> Engine:
     """Open the control database; make what is missing of its tables and columns.
@@ -107,6 +125,29 @@ def open_control(url: str) -> Engine:
     metadata.create_all(engine)
     _add_columns(engine)
     return engine
+
+
+def wipe_free_space(engine: Engine, patience_s: float = 60.0) -> bool:
+    """Leave nothing of deleted rows in SQLite's files: neither in free pages nor in the write-ahead log.
+
+    PostgreSQL does it in its own time (`VACUUM`, and as its log is recycled).
+
+    Returns:
+        False when others read the database all the time, so that the log could not be emptied.
+    """
+    if engine.dialect.name != "sqlite":
+        return True
+    deadline = time.monotonic() + patience_s
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        while True:
+            try:
+                connection.execute(text("VACUUM"))
+                busy = connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)")).one()[0]
+            except OperationalError:  # locked by a writer, or read from
+                busy = 1
+            if not busy or time.monotonic() > deadline:
+                return not busy
+            time.sleep(0.2)
 
 
 def _add_columns(engine: Engine) -> None:

@@ -150,6 +150,10 @@ TEXTS: dict[str, Text] = {
     "random": Text("Picked at random", "随机抽取"),
     "none_improved": Text("No answer scored better.", "没有得分更高的回答。"),
     "none_worsened": Text("No answer scored worse.", "没有得分更低的回答。"),
+    "examples_erased": Text(
+        "Answers side by side are no longer shown: somebody whose questions were among them had their data erased.",
+        "并排对比的回答已不再显示：其中有用户要求删除了其数据。",
+    ),
     "none_random": Text("No further answers.", "没有其他回答。"),
     "question": Text("Question", "问题"),
     "accepted": Text("What the user accepted or wrote", "用户认可或修改后的回答"),

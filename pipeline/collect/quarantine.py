@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Engine, Row, insert, select, update
+from sqlalchemy import Connection, Engine, Row, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from pipeline.collect.poison import screen
 from pipeline.config import PoisonConfig
 from pipeline.control import audit as audit_table
 from pipeline.control import quarantine as table
+from pipeline.erase.erased import Erased, Kind
 from pipeline.errors import DataError
 from pipeline.records import (
     Dropped,
@@ -64,20 +65,9 @@ class Quarantine:
 
     def hold(self, findings: Iterable[Finding], now: datetime) -> None:
         """Keep findings as held; what is there already stays as it is, so doing it twice does no harm."""
-        rows = [
-            {
-                "finding_id": finding.finding_id,
-                "business": finding.business,
-                "state": QuarantineState.HELD,
-                "finding": finding.model_dump(mode="json"),
-                "found_at": now,
-            }
-            for finding in findings
-        ]
-        dialect = postgresql if self._engine.dialect.name == "postgresql" else sqlite
-        if rows:
-            with self._engine.begin() as connection:
-                connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
+        entries = [Quarantined(finding=one, state=QuarantineState.HELD, found_at=now) for one in findings]
+        with self._engine.begin() as connection:
+            self._add(connection, entries)
 
     def decide(self, entry: Quarantined, state: QuarantineState, *, actor: str, why: str, now: datetime) -> bool:
         """Release or drop a finding, with its line in the audit trail in the same transaction.
@@ -112,6 +102,27 @@ class Quarantine:
             line = {"at": now, "business": finding.business, "actor": actor[:200], "action": _ACTIONS[state]}
             connection.execute(insert(audit_table).values(**line, detail=detail))
         return True
+
+    def forget(self, business: str, erased: Erased, *, dry_run: bool = False) -> int:
+        """Take erased users out of the findings; returns how many findings that changes.
+
+        What is left of a finding is a finding of its own (its id is a hash of its signals), in the state in which it
+        was; one that was about them alone goes.
+        """
+        changed = [entry for entry in self.entries(business) if _names(entry.finding, erased)]
+        for entry in () if dry_run else changed:
+            rest = _without(entry.finding, erased)
+            with self._engine.begin() as connection:
+                connection.execute(delete(table).where(table.c.finding_id == entry.finding.finding_id))
+                if rest is not None:
+                    self._add(connection, [entry.model_copy(update={"finding": rest})])
+        return len(changed)
+
+    def _add(self, connection: Connection, entries: Sequence[Quarantined]) -> None:
+        """Write findings; what is there already stays as it is."""
+        dialect = postgresql if self._engine.dialect.name == "postgresql" else sqlite
+        if entries:
+            connection.execute(dialect.insert(table).on_conflict_do_nothing(), [_row(entry) for entry in entries])
 
 
 def screen_and_withhold(
@@ -185,6 +196,43 @@ def _dropped(one: RatedInteraction, entry: Quarantined) -> Dropped:
     reason = DropReason.POISON if entry.state is QuarantineState.DROPPED else DropReason.QUARANTINED
     detail = f"{entry.finding.reason}, finding {entry.finding.finding_id[:12]}"
     return Dropped(interaction_id=one.interaction.interaction_id, reason=reason, detail=detail)
+
+
+def _names(finding: Finding, erased: Erased) -> bool:
+    return (
+        erased.any(finding.business, Kind.USER, finding.user_keys)
+        or erased.any(finding.business, Kind.INTERACTION, finding.interaction_ids)
+        or erased.any(finding.business, Kind.EVENT, finding.event_ids)
+    )
+
+
+def _without(finding: Finding, erased: Erased) -> Finding | None:
+    """What is left of a finding; None when it was about erased users alone."""
+
+    def kept(kind: Kind, values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(value for value in values if not erased.has(finding.business, kind, value))
+
+    users, events = kept(Kind.USER, finding.user_keys), kept(Kind.EVENT, finding.event_ids)
+    if not events or (finding.user_keys and not users):
+        return None
+    left = {
+        "user_keys": users,
+        "interaction_ids": kept(Kind.INTERACTION, finding.interaction_ids),
+        "event_ids": events,
+    }
+    return finding.model_copy(update=left)
+
+
+def _row(entry: Quarantined) -> dict[str, Any]:
+    decision = entry.model_dump(exclude={"finding", "state"})
+    finding = entry.finding
+    return {
+        "finding_id": finding.finding_id,
+        "business": finding.business,
+        "state": entry.state,
+        "finding": finding.model_dump(mode="json"),
+        **decision,
+    }
 
 
 def _entry(row: Row[Any]) -> Quarantined:

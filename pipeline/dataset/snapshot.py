@@ -61,7 +61,7 @@ class Snapshot:
     rows: dict[Split, Rows]
 
 
-_KINDS: dict[RowKind, type[SftExample] | type[PreferenceExample] | type[UnpairedExample]] = {
+KINDS: dict[RowKind, type[SftExample] | type[PreferenceExample] | type[UnpairedExample]] = {
     "sft": SftExample,
     "preference": PreferenceExample,
     "unpaired": UnpairedExample,
@@ -157,9 +157,9 @@ def read_snapshot(folder: Path) -> Snapshot:
     manifest = read_manifest(folder)
     rows = {
         split: Rows(
-            sft=tuple(read_records(_file(folder, split, "sft"), SftExample)),
-            preference=tuple(read_records(_file(folder, split, "preference"), PreferenceExample)),
-            unpaired=tuple(read_records(_file(folder, split, "unpaired"), UnpairedExample)),
+            sft=tuple(read_records(rows_file(folder, split, "sft"), SftExample)),
+            preference=tuple(read_records(rows_file(folder, split, "preference"), PreferenceExample)),
+            unpaired=tuple(read_records(rows_file(folder, split, "unpaired"), UnpairedExample)),
         )
         for split in Split
     }
@@ -213,23 +213,29 @@ def _write(folder: Path, manifest: SnapshotManifest, sides: Mapping[Split, Rows]
     for split, side in sides.items():
         for kind, found in side.by_kind().items():
             rows: list[Record] = list(found)
-            write_records(_file(half, split, kind), _KINDS[kind], rows)
+            write_records(rows_file(half, split, kind), KINDS[kind], rows)
     write_records(half / "dropped.parquet", Dropped, sorted(dropped, key=lambda d: d.interaction_id))
     card = render_card(manifest, {split: side.all() for split, side in sides.items()}, dropped)
-    _write_text(half / "CARD.md", card)
-    as_json = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2, sort_keys=True)
-    _write_text(half / "manifest.json", as_json)
+    write_text(half / "CARD.md", card)
+    write_text(half / "manifest.json", manifest_text(manifest))
     sync_folder(half)
     half.rename(folder)
     sync_folder(folder.parent)
 
 
-def _write_text(path: Path, text: str) -> None:
+def manifest_text(manifest: SnapshotManifest) -> str:
+    """The manifest as it stands in its file."""
+    return json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2, sort_keys=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file to disk, durably."""
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _file(folder: Path, split: Split, kind: RowKind) -> Path:
+def rows_file(folder: Path, split: Split, kind: RowKind) -> Path:
+    """Where the rows of one side and kind stand."""
     return folder / f"{split}_{kind}.parquet"

@@ -278,15 +278,19 @@ def _database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @contextmanager
-def alone(events_dir: Path) -> Iterator[bool]:
-    """Whether no other process is compacting."""
+def alone(events_dir: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Whether no other process changes what is in the log: compacts, expires or erases.
+
+    Args:
+        wait: until the other one has ended.
+    """
     if not events_dir.is_dir():
         yield False
         return
     handle = os.open(events_dir / ".compact.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
         else:

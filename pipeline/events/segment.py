@@ -12,7 +12,8 @@ import os
 import queue
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,16 +62,15 @@ class SegmentLog:
             OSError: nothing of `lines` counts as written; what reached the file is cut off by the next commit.
         """
         self._open(now)
-        if self._torn:
-            os.ftruncate(self._fd, self._end)
-            self._torn = False
         data = b"".join(part for line in lines for part in (line, b"\n"))
-        self._torn = True
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._fd, rest) :]
-        os.fdatasync(self._fd)
-        self._torn = False
+        with _turn(self._fd):
+            self._cut_torn_tail()
+            self._torn = True
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+            os.fdatasync(self._fd)
+            self._torn = False
         self._end += len(data)
 
     def close(self) -> None:
@@ -96,10 +96,25 @@ class SegmentLog:
             os.close(fd)
             raise
         if self._fd >= 0:
-            if self._torn:
-                os.ftruncate(self._fd, self._end)
+            with _turn(self._fd):
+                self._cut_torn_tail()
             os.close(self._fd)
         self._fd, self._hour, self._end, self._torn = fd, hour, end, False
+
+    def _cut_torn_tail(self) -> None:
+        if self._torn:
+            os.ftruncate(self._fd, self._end)
+            self._torn = False
+
+
+@contextmanager
+def _turn(fd: int) -> Iterator[None]:
+    """Hold a segment's lock: an erasure blanks lines of it in place, and must not do so behind a moving end."""
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def _whole_lines(fd: int) -> int:

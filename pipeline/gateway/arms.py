@@ -6,6 +6,7 @@ store is the control database, or a Redis when several hosts share (`pipeline.ga
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -56,6 +57,9 @@ class ArmStore(Protocol):
 
     def purge(self, before: datetime) -> None:
         """Delete conversations that are over."""
+
+    def forget(self, business: str, goes: Callable[[str], bool]) -> int:
+        """Delete the assignments of conversations for whose session `goes` is true; returns of how many."""
 
 
 class DatabaseArmStore:
@@ -108,6 +112,16 @@ class DatabaseArmStore:
         """See `ArmStore`."""
         with self._engine.begin() as connection:
             connection.execute(delete(session_arms).where(session_arms.c.assigned_at < before))
+
+    def forget(self, business: str, goes: Callable[[str], bool]) -> int:
+        """See `ArmStore`."""
+        table = session_arms.c
+        with self._engine.begin() as connection:
+            sessions = connection.execute(select(table.session).where(table.business == business).distinct()).scalars()
+            gone = [session for session in sessions if goes(session)]
+            for session in gone:
+                connection.execute(delete(session_arms).where(table.business == business, table.session == session))
+        return len(gone)
 
 
 class SessionArms:

@@ -4,7 +4,7 @@ Nothing on a request's way asks it: each gateway exchanges with it once a second
 what it knows. Let it keep its data (`appendonly yes`) and evict nothing: conversations would change their arm.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ _ARMS = "{tuneloop}:arms"
 _USED = "{tuneloop}:used:"
 _BUSINESSES = "{tuneloop}:used"
 _STREAM_LENGTH = 500_000
+_PAGE = 1000
 
 # The first assignment of a conversation stands: only that one goes into the stream that all gateways read.
 _ADD_ARMS = """
@@ -88,6 +89,28 @@ class RedisArmStore:
     def purge(self, before: datetime) -> None:
         """Drop what is over from the stream; the keys expire by themselves."""
         self._client.xtrim(_ARMS, minid=f"{int(before.timestamp() * 1000)}-0")
+
+    def forget(self, business: str, goes: Callable[[str], bool]) -> int:
+        """See `ArmStore`."""
+        gone: set[str] = set()
+        after = "-"
+        while entries := self._page(after):
+            for position, fields in entries:
+                arm = _from_text(fields[b"arm"])
+                if arm.business == business and goes(arm.session):
+                    self._client.xdel(_ARMS, position)
+                    gone.add(arm.session)
+            after = f"({entries[-1][0].decode()}"
+        prefix = _key(business, "")
+        for name in self._client.scan_iter(match=f"{prefix}*", count=_PAGE):
+            session = name.decode().removeprefix(prefix)
+            if goes(session):
+                self._client.delete(name)
+                gone.add(session)
+        return len(gone)
+
+    def _page(self, after: str) -> Any:
+        return self._client.xrange(_ARMS, min=after, count=_PAGE)
 
 
 class RedisUsageStore:

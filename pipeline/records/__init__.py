@@ -37,6 +37,7 @@ from pipeline.records.events import (
 from pipeline.records.examples import (
     Example,
     PreferenceExample,
+    Redaction,
     SftExample,
     SnapshotManifest,
     Source,
@@ -94,6 +95,7 @@ __all__ = [
     "Quarantined",
     "RatedInteraction",
     "Record",
+    "Redaction",
     "RolloutReport",
     "Route",
     "Routes",

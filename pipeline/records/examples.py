@@ -78,3 +78,14 @@ class SnapshotManifest(Record):
     signal_counts: dict[FeedbackKind, int]
     users: int
     split_by: Literal["user", "session"]
+
+
+class Redaction(Record):
+    """What an erasure took out of a snapshot, which keeps its id. It names nobody."""
+
+    erasure_id: Sha256
+    at: AwareDatetime
+    rows: dict[Split, int]
+    """Rows that went, by the side on which they stood."""
+    users: tuple[str, ...] = ()
+    """Hashes of all users that these rows came from: a row of two users can be shown to have been there for each."""

@@ -165,6 +165,8 @@ class ModelVersion(Record):
     aliases: tuple[str, ...]
     override: str | None = None
     """Tag `override`: who lets it into service against the gate's verdict, and why."""
+    learned_erased: bool = False
+    """Tag `erased_trained`: it, or an adapter that it goes on from, learned from a user who is erased now."""
 
     @property
     def serving_name(self) -> str:

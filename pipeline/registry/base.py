@@ -10,6 +10,12 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from pipeline.records import Adapter, Fingerprint, GateDecision, ModelVersion
+from pipeline.train.process import ADAPTER_FILES
+
+ADAPTER, FINGERPRINT, DECISION, REPORT = "adapter.json", "fingerprint.json", "decision.json", "report.html"
+ADAPTER_PATHS = tuple(f"adapter/{name}" for name in ADAPTER_FILES)
+OUR_FILES = frozenset({ADAPTER, FINGERPRINT, DECISION, REPORT, *ADAPTER_PATHS})
+"""All that tuneloop keeps with a version; people may put other files beside them."""
 
 Alias = Literal["champion", "challenger", "previous", "promote", "rollback"]
 
@@ -51,3 +57,15 @@ class ModelRegistry(Protocol):
 
     def set_tags(self, business: str, version: int, tags: Mapping[str, str]) -> None:
         """Add tags to a version (who, when, why)."""
+
+    def report(self, business: str, version: int) -> str | None:
+        """The report of the version's decision (HTML); None when none was recorded."""
+
+    def replace_report(self, business: str, version: int, page: str) -> None:
+        """Put another page in its place."""
+
+    def files(self, business: str, version: int) -> tuple[str, ...]:
+        """Names of all that is kept with the version."""
+
+    def add_note(self, business: str, version: int, note: str) -> None:
+        """Add a line to the version's description; one that stands there already is not added again."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pipeline.errors import RegistryError, RegistryUnavailable
 from pipeline.records import Adapter, Fingerprint, GateDecision, ModelVersion
-from pipeline.registry.base import Alias
+from pipeline.registry.base import ADAPTER, ADAPTER_PATHS, DECISION, FINGERPRINT, REPORT, Alias
 from pipeline.registry.folder import check_folder, put_folder
-from pipeline.registry.tags import gate_of
+from pipeline.registry.tags import ERASED_TRAINED, gate_of, with_note, with_verdict
 from pipeline.train.process import ADAPTER_FILES
 
 
@@ -23,6 +23,8 @@ class _Entry:
     fingerprint: Fingerprint | None = None
     decision: GateDecision | None = None
     report: str = ""
+    others: list[str] = field(default_factory=list)
+    """Files that somebody put beside ours."""
 
 
 @dataclass
@@ -73,6 +75,7 @@ class MemoryRegistry:
             fingerprint=entry.fingerprint,
             aliases=tuple(sorted(alias for alias, at in self._aliases[business].items() if at == version)),
             override=entry.tags.get("override") or None,
+            learned_erased=bool(entry.tags.get(ERASED_TRAINED)),
         )
 
     def record_fingerprint(self, business: str, version: int, fingerprint: Fingerprint) -> None:
@@ -87,6 +90,7 @@ class MemoryRegistry:
         except OSError as error:
             raise RegistryError(f"cannot read the report {report}: {error.strerror}; write it first") from error
         entry.decision = decision
+        entry.description = with_verdict(entry.description, f"{decision.verdict}. {decision.reason}")
         entry.tags |= {"gate": decision.verdict.value, "decision_id": decision.decision_id}
 
     def aliases(self, business: str) -> dict[str, int]:
@@ -105,6 +109,25 @@ class MemoryRegistry:
     def set_tags(self, business: str, version: int, tags: Mapping[str, str]) -> None:
         self._answer()
         self._entry(business, version).tags.update(tags)
+
+    def report(self, business: str, version: int) -> str | None:
+        self._answer()
+        return self._entry(business, version).report or None
+
+    def replace_report(self, business: str, version: int, page: str) -> None:
+        self._answer()
+        self._entry(business, version).report = page
+
+    def files(self, business: str, version: int) -> tuple[str, ...]:
+        self._answer()
+        entry = self._entry(business, version)
+        made = {FINGERPRINT: entry.fingerprint, DECISION: entry.decision, REPORT: entry.report}
+        return tuple(sorted([*entry.others, ADAPTER, *ADAPTER_PATHS, *(name for name, file in made.items() if file)]))
+
+    def add_note(self, business: str, version: int, note: str) -> None:
+        self._answer()
+        entry = self._entry(business, version)
+        entry.description = with_note(entry.description, note)
 
     def tags(self, business: str, version: int) -> dict[str, str]:
         """All tags of a version, for tests."""

@@ -26,9 +26,9 @@ from pydantic import ValidationError
 
 from pipeline.errors import RegistryError, RegistryUnavailable
 from pipeline.records import Adapter, Fingerprint, GateDecision, ModelVersion, Record, content_id
-from pipeline.registry.base import Alias
+from pipeline.registry.base import ADAPTER, DECISION, FINGERPRINT, REPORT, Alias
 from pipeline.registry.folder import check_folder, put_folder
-from pipeline.registry.tags import gate_of
+from pipeline.registry.tags import ERASED_TRAINED, gate_of, with_note, with_verdict
 from pipeline.train.process import ADAPTER_FILES
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,6 @@ logger = logging.getLogger(__name__)
 WEBHOOK_NAME = "tuneloop-controller"
 WEBHOOK_EVENTS: list[WebhookEventStr | WebhookEvent] = ["model_version_alias.created", "model_version_alias.deleted"]
 _FILES = "adapter"
-_ADAPTER, _FINGERPRINT, _DECISION, _REPORT = "adapter.json", "fingerprint.json", "decision.json", "report.html"
 _PAGE = 200
 
 _R = TypeVar("_R", bound=Record)
@@ -103,7 +102,7 @@ class MlflowRegistry:
     def record_fingerprint(self, business: str, version: int, fingerprint: Fingerprint) -> None:
         with self._asking():
             run_id = _run_of(self._get(business, version))
-            self._client.log_text(run_id, fingerprint.model_dump_json(indent=1), _FINGERPRINT)
+            self._client.log_text(run_id, fingerprint.model_dump_json(indent=1), FINGERPRINT)
             # Last: whoever sees the tag finds the file. Its value tells readers that they have read this one already.
             self._tag(business, version, {"fingerprint": content_id(fingerprint.model_dump(mode="json"))})
 
@@ -115,13 +114,11 @@ class MlflowRegistry:
                 page = report.read_text(encoding="utf-8")
             except OSError as error:
                 raise RegistryError(f"cannot read the report {report}: {error.strerror}; write it first") from error
-            self._client.log_text(run.info.run_id, decision.model_dump_json(indent=1), _DECISION)
-            self._client.log_text(run.info.run_id, page, _REPORT)
-            link = f"{self._url}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}/artifacts/{_REPORT}"
-            registered_as = (found.description or "").split("\n\n", 1)[0]
-            self._client.update_model_version(
-                decision.business, str(version), f"{registered_as}\n\nGate: {decision.verdict}. {decision.reason}"
-            )
+            self._client.log_text(run.info.run_id, decision.model_dump_json(indent=1), DECISION)
+            self._client.log_text(run.info.run_id, page, REPORT)
+            link = f"{self._url}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}/artifacts/{REPORT}"
+            described = with_verdict(found.description or "", f"{decision.verdict}. {decision.reason}")
+            self._client.update_model_version(decision.business, str(version), described)
             tags = {"decision_id": decision.decision_id, "report": link}
             self._tag(decision.business, version, tags | {"gate": decision.verdict.value})  # the verdict comes last
 
@@ -142,6 +139,27 @@ class MlflowRegistry:
         with self._asking():
             self._get(business, version)
             self._tag(business, version, tags)
+
+    def report(self, business: str, version: int) -> str | None:
+        with self._asking(), tempfile.TemporaryDirectory() as scratch:
+            run_id = _run_of(self._get(business, version))
+            if REPORT not in self._files(run_id, None):
+                return None
+            return Path(self._client.download_artifacts(run_id, REPORT, scratch)).read_text(encoding="utf-8")
+
+    def replace_report(self, business: str, version: int, page: str) -> None:
+        with self._asking():
+            self._client.log_text(_run_of(self._get(business, version)), page, REPORT)
+
+    def files(self, business: str, version: int) -> tuple[str, ...]:
+        with self._asking():
+            return tuple(sorted(self._files(_run_of(self._get(business, version)), None)))
+
+    def add_note(self, business: str, version: int, note: str) -> None:
+        with self._asking():
+            described = self._get(business, version).description or ""
+            if (noted := with_note(described, note)) != described:
+                self._client.update_model_version(business, str(version), noted)
 
     def ensure_webhook(self, url: str, secret: str) -> None:
         """Have MLflow call `url`, signed with `secret`, whenever an alias is set or removed. Doing it again is a no-op.
@@ -183,11 +201,17 @@ class MlflowRegistry:
             metrics=[Metric(name, value, run.info.start_time, 0) for name, value in adapter.metrics.items()],
             params=[Param(name, value) for name, value in params.items()],
         )
-        self._client.log_text(run_id, adapter.model_dump_json(indent=1), _ADAPTER)
+        self._client.log_text(run_id, adapter.model_dump_json(indent=1), ADAPTER)
         for name in ADAPTER_FILES:
             self._client.log_artifact(run_id, str(folder / name), _FILES)
         self._client.set_terminated(run_id)
         return run
+
+    def _files(self, run_id: str, folder: str | None) -> list[str]:
+        """Paths of a run's artifacts, those in folders too."""
+        found = self._client.list_artifacts(run_id, folder)
+        inner = [path for entry in found if entry.is_dir for path in self._files(run_id, entry.path)]
+        return [entry.path for entry in found if not entry.is_dir] + inner
 
     def _search(self, query: str, token: str | None) -> list[MlflowVersion]:
         found: list[MlflowVersion] = self._client.search_model_versions(query, max_results=_PAGE, page_token=token)
@@ -215,11 +239,12 @@ class MlflowRegistry:
         return ModelVersion(
             business=found.name,
             version=number,
-            adapter=self._artifact(run_id, _ADAPTER, found.tags["adapter_sha256"], Adapter),
+            adapter=self._artifact(run_id, ADAPTER, found.tags["adapter_sha256"], Adapter),
             gate=gate_of(found.tags),
-            fingerprint=self._artifact(run_id, _FINGERPRINT, stamp, Fingerprint) if stamp else None,
+            fingerprint=self._artifact(run_id, FINGERPRINT, stamp, Fingerprint) if stamp else None,
             aliases=tuple(sorted(alias for alias, at in aliases.items() if at == number)),
             override=found.tags.get("override") or None,
+            learned_erased=bool(found.tags.get(ERASED_TRAINED)),
         )
 
     def _artifact(self, run_id: str, name: str, stamp: str, kind: type[_R]) -> _R:

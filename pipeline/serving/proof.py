@@ -9,8 +9,9 @@ that differ only in the seed of their training lie 1.1 nats apart (root mean squ
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from pipeline.dataset.snapshot import Rows
 from pipeline.errors import ServingError
 from pipeline.records import Fingerprint
 from pipeline.serving.base import AdapterServer
@@ -51,6 +52,23 @@ def choose_probe_texts(
     measured = fingerprint(base_server, adapter_server, base_id, name, texts)
     moved = zip(_deltas(measured, measured.adapter_logprobs), texts, strict=True)
     return tuple(text for _, text in sorted(moved, key=lambda pair: -abs(pair[0]))[:count])
+
+
+def training_texts(rows: Rows) -> tuple[str, ...]:
+    """Question and wanted answer of training rows, as plain text: candidates to prove an adapter with."""
+    pairs = [(row.prompt, row.completion) for row in rows.sft] + [(row.prompt, row.chosen) for row in rows.preference]
+    return tuple(f"{prompt[-1].get('content')}\n{answer[-1].get('content')}" for prompt, answer in pairs)
+
+
+def keep_texts(fingerprint: Fingerprint, candidates: Iterable[str]) -> Fingerprint:
+    """The part of a fingerprint whose texts are among the candidates: the others' rows are erased."""
+    allowed = {_end(text) for text in candidates}
+    kept = [place for place, text in enumerate(fingerprint.texts) if text in allowed]
+    return Fingerprint(
+        texts=tuple(fingerprint.texts[place] for place in kept),
+        base_logprobs=tuple(fingerprint.base_logprobs[place] for place in kept),
+        adapter_logprobs=tuple(fingerprint.adapter_logprobs[place] for place in kept),
+    )
 
 
 def fingerprint(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from pipeline.dataset.redaction import read_redactions
 from pipeline.dataset.snapshot import read_manifest
 from pipeline.errors import TrainingError
 from pipeline.records import Adapter, BaseModelRef, content_id
@@ -62,6 +63,11 @@ def train_adapter(
     with _only_one(work_dir / f"{training}.lock"):
         if (known := find_adapter(adapters_dir, training)) is not None:
             return known
+        if read_redactions(snapshot_dir):
+            raise TrainingError(
+                f"snapshot {manifest.snapshot_id[:8]} was redacted: rows of erased users are gone, and what its id "
+                "stands for is no longer there to train on; `tuneloop nightly` builds a new one"
+            )
         if not (base_path / "config.json").is_file():
             raise TrainingError(f"base model '{base.id}': no model in {base_path}; `make setup` puts it there")
         with _scratch(work_dir / training) as work:

@@ -77,6 +77,16 @@ def test_a_conversation_is_over_after_its_life(store: ArmStore) -> None:
     assert store.exchange([], None, NOW, 10)[0] == []
 
 
+def test_sessions_can_be_forgotten(store: ArmStore) -> None:
+    rows = [session_arm(f"s{number}", at=NOW + timedelta(seconds=number)) for number in range(3)]
+    store.exchange(rows, None, NOW + timedelta(seconds=3), 10)
+    assert store.forget("sales", lambda _: True) == 0
+    assert store.forget("support", lambda session: session in ("s0", "s2")) == 2
+    assert store.forget("support", lambda session: session == "s2") == 0
+    assert store.exchange([], None, NOW + timedelta(seconds=3), 10)[0] == [rows[1]]
+    assert [store.find_living("support", row.session, NOW) for row in rows] == [None, rows[1], None]
+
+
 def test_what_gateways_used_adds_up(redis_url: str) -> None:
     one, other = RedisUsageStore(redis.Redis.from_url(redis_url)), RedisUsageStore(redis.Redis.from_url(redis_url))
     assert one.add({}) == {}

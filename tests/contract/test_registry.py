@@ -14,9 +14,10 @@ from mlflow import MlflowClient
 
 from pipeline.errors import RegistryError, RegistryUnavailable
 from pipeline.records import Adapter, Fingerprint, GateDecision, Verdict
-from pipeline.registry.base import ModelRegistry
+from pipeline.registry.base import ADAPTER, ADAPTER_PATHS, OUR_FILES, ModelRegistry
 from pipeline.registry.memory import MemoryRegistry
 from pipeline.registry.mlflow import WEBHOOK_NAME, MlflowRegistry
+from pipeline.registry.tags import ERASED_MEASURED, ERASED_TRAINED
 from pipeline.train.process import adapter_digest
 from tests.adapter_files import adapter_tensors, write_adapter
 from tests.builders import an_adapter
@@ -149,6 +150,45 @@ def test_fingerprint_verdict_and_override_are_kept(registry: ModelRegistry, make
     assert registry.versions(maker.business)[0].override == "ann: needed today"
 
 
+def test_a_report_can_be_replaced_and_a_note_outlives_a_new_verdict(registry: ModelRegistry, maker: Maker) -> None:
+    registry.register(*maker.adapter(), {}, "sft on 50 rows")
+    assert registry.report(maker.business, 1) is None
+    assert set(registry.files(maker.business, 1)) == {ADAPTER, *ADAPTER_PATHS}
+    for _ in range(2):
+        registry.record_decision(*with_version(maker.decision()))
+        registry.add_note(maker.business, 1, "Erasure of one user.")
+    registry.record_fingerprint(maker.business, 1, FINGERPRINT)
+    assert registry.report(maker.business, 1) == "<p>更好</p>"
+    registry.replace_report(maker.business, 1, "<p>少了</p>")
+    assert registry.report(maker.business, 1) == "<p>少了</p>"
+    assert set(registry.files(maker.business, 1)) == OUR_FILES
+    assert description_of(registry, maker.business) == (
+        "sft on 50 rows\n\nGate: promote. It is better by 0.2.\n\nErasure of one user."
+    )
+
+
+def test_a_version_that_learned_from_an_erased_user_says_so(registry: ModelRegistry, maker: Maker) -> None:
+    registry.register(*maker.adapter(), {}, "one")
+    assert not registry.get(maker.business, 1).learned_erased
+    registry.set_tags(maker.business, 1, {ERASED_MEASURED: "1 rows"})
+    assert not registry.get(maker.business, 1).learned_erased
+    registry.set_tags(maker.business, 1, {ERASED_TRAINED: "2 rows"})
+    assert registry.get(maker.business, 1).learned_erased
+
+
+def description_of(registry: ModelRegistry, business: str) -> str:
+    """What people read of the first version."""
+    if isinstance(registry, MemoryRegistry):
+        return registry.entries[business, 1].description
+    assert isinstance(registry, MlflowRegistry)
+    return str(registry._client.get_model_version(business, "1").description)
+
+
+def with_version(decided: tuple[GateDecision, Path]) -> tuple[GateDecision, int, Path]:
+    decision, report = decided
+    return decision, 1, report
+
+
 def test_what_does_not_exist_is_refused(registry: ModelRegistry, maker: Maker, tmp_path: Path) -> None:
     decision, report = maker.decision()
     with pytest.raises(RegistryError):
@@ -157,6 +197,10 @@ def test_what_does_not_exist_is_refused(registry: ModelRegistry, maker: Maker, t
         registry.record_fingerprint(maker.business, 3, FINGERPRINT)
     with pytest.raises(RegistryError):
         registry.set_tags(maker.business, 3, {"who": "ann"})
+    with pytest.raises(RegistryError):
+        registry.add_note(maker.business, 3, "ann was here")
+    with pytest.raises(RegistryError):
+        registry.report(maker.business, 3)
     registry.register(*maker.adapter(), {}, "one")
     with pytest.raises(RegistryError, match="cannot read the report"):
         registry.record_decision(decision, 1, tmp_path / "absent.html")

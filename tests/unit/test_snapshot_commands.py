@@ -10,8 +10,10 @@ from click.testing import CliRunner, Result
 
 from flows.cli import main
 from flows.terminal import plain
+from pipeline.dataset.redaction import redact
 from pipeline.dataset.snapshot import write_snapshot
 from pipeline.dataset.split import SplitRows
+from pipeline.erase.erased import Erased, Kind, digest
 from pipeline.records import Dropped, DropReason, Example
 from tests.builders import (
     NOON,
@@ -57,6 +59,17 @@ def write(configs: Path, *train: Example, day: int = 0, business: str = "support
 PAIR = a_preference(
     a_source("i1", "secret-user", event_ids=("e1", "e2"), weight=0.5), "怎么付款？", "刷卡。", "不知道。"
 )
+
+
+def test_a_redacted_snapshot_says_so(configs: Path) -> None:
+    snapshot_id = write(configs, PAIR, an_unpaired(a_source("i2", "u2", "s2"), label=False))
+    folder = configs.parent / "var" / "snapshots" / "support" / snapshot_id
+    erased = Erased(frozenset({digest("support", Kind.USER, "secret-user")}))
+    assert redact(folder, erased, "e" * 64, NOON) is not None
+    assert f"{snapshot_id[:8]} redacted" in run(configs, "list", "--business", "support").output
+    shown = " ".join(run(configs, "show", "--business", "support").output.split())
+    assert "redacted 2026-03-10 12:00 UTC: rows of erased users are gone (train 1)" in shown
+    assert "怎么付款" not in shown
 
 
 def test_a_snapshot_is_shown_with_its_sums_and_rows_with_their_lineage(configs: Path) -> None:

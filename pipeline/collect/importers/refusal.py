@@ -29,6 +29,7 @@ class RefusalReason(StrEnum):
     NOT_A_USER = "not_a_user"  # a judge model, a rule or code
     DRAFT = "draft"  # not submitted, discarded or skipped
     DELETED = "deleted"
+    ERASED = "erased"  # of a user who was erased; nothing of theirs is taken again
     NOT_CHAT = "not_chat"  # a tool's call, a retrieval, an embedding, a picture to label
 
     @property
@@ -45,6 +46,7 @@ _NO_DAMAGE = frozenset(
         RefusalReason.NOT_A_USER,
         RefusalReason.DRAFT,
         RefusalReason.DELETED,
+        RefusalReason.ERASED,
         RefusalReason.NOT_CHAT,
     }
 )

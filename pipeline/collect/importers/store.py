@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pipeline.collect.importers.make import IMPORTED, Make
 from pipeline.collect.importers.refusal import Item, Refusal, RefusalReason
+from pipeline.erase.erased import Erased
 from pipeline.events.ids import stored_ids
 from pipeline.events.segment import SegmentLog
 from pipeline.records import Feedback, Interaction
@@ -65,12 +66,14 @@ def store(
     make: Make,
     events_dir: Path,
     tick: Callable[[], None] = lambda: None,
+    erased: Erased = Erased(),  # noqa: B008  frozen
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Totals:
     """Write what is new to the event log; returns when it is on disk.
 
     Args:
         tick: called after each item.
+        erased: whose events are not taken again.
         clock: names the files of the log; a file of a past hour may be compacted away, so it must run on.
 
     Raises:
@@ -85,7 +88,7 @@ def store(
         about: Counter[bytes] = Counter()
         for item in items:
             tick()
-            _take(item, known, mine, about, totals, writer)
+            _take(_unless_erased(item, erased), known, mine, about, totals, writer)
         writer.flush()
         _count_joined(about, stored_ids(events_dir, make.business), totals)
     finally:
@@ -120,6 +123,13 @@ def _take(
         totals.interactions += 1
     else:
         totals.feedback += 1
+
+
+def _unless_erased(item: Item, erased: Erased) -> Item:
+    gone = (isinstance(item, Interaction) and erased.interaction(item)) or (
+        isinstance(item, Feedback) and erased.feedback(item)
+    )
+    return Refusal("", RefusalReason.ERASED) if gone else item
 
 
 def _refuse(refusal: Refusal, totals: Totals) -> None:
