@@ -37,7 +37,9 @@ from pipeline.records import (
     QuarantineReason,
 )
 from pipeline.registry.base import ModelRegistry
+from pipeline.train.job import Job
 from pipeline.train.process import adapter_digest
+from pipeline.train.recipe import Recipe
 from tests.adapter_files import adapter_tensors, write_adapter
 from tests.builders import (
     NOON,
@@ -258,11 +260,22 @@ def write_scratch(state: Path, snapshots: tuple[str, str, str]) -> None:
     bands, texts = Bands.at(0.8), [("How do I pay?",), ("Where is my QZX parcel?",)]
     Sketches(state / "duplicates", "support").signatures(["o2", "QZX-i1"], texts, bands)
     (state / "duplicates" / ".support.parquet.x.tmp").write_bytes(b"QZX-i1")
-    training = "7" * 64
-    (state / "work" / training).mkdir()
-    (state / "work" / training / "cache.arrow").write_bytes(b"QZX tokens")
-    (state / "work" / f"{training}.log").write_text("ValueError: QZX")
-    (state / "work" / f"{training}.lock").touch()
+    for training, business, text in (("7" * 64, "support", "QZX tokens"), ("6" * 64, "legal", "tokens")):
+        folder = state / "work" / training
+        folder.mkdir()
+        adapter = an_adapter()
+        job = Job(
+            snapshot_dir=state / "snapshots" / business / ("5" * 64),
+            recipe=Recipe(),
+            base=adapter.base,
+            base_path=state,
+            parent=None,
+            output=folder / "adapter",
+        )
+        (folder / "job.json").write_text(job.model_dump_json())
+        (folder / "checkpoint.bin").write_text(text)
+        folder.with_suffix(".log").write_text(text)
+        folder.with_suffix(".lock").touch()
 
 
 def build(state: Path, registry: ModelRegistry) -> SegmentLog:

@@ -6,15 +6,19 @@ import re
 import shutil
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from pipeline.train.job import Job
+
 _TRAINING = re.compile(r"(?P<training>[0-9a-f]{64})(\.log)?")
 
 
 def forget_scratch(state_dir: Path, business: str, *, dry_run: bool = False) -> int:
     """Delete what of a business is kept to save work; returns how many files and folders that are.
 
-    Call it while no night of the business runs. Trainings of other businesses that run are left alone.
+    Call it while no night of the business runs. Trainings of other businesses are left alone.
     """
-    gone = [*_answers(state_dir, business), *_halves(state_dir, business), *_trainings(state_dir / "work")]
+    gone = [*_answers(state_dir, business), *_halves(state_dir, business), *_trainings(state_dir / "work", business)]
     for path in () if dry_run else gone:
         if path.is_dir():
             shutil.rmtree(path)
@@ -35,10 +39,22 @@ def _halves(state_dir: Path, business: str) -> list[Path]:
     return sorted([*(state_dir / "snapshots" / business).glob(".*.half"), *indexes])
 
 
-def _trainings(work: Path) -> list[Path]:
-    """Scratch folders and logs of trainings that no longer run, of whatever business: they do not say of which."""
-    found = [path for path in sorted(work.glob("*")) if _TRAINING.fullmatch(path.name)]
-    return [path for path in found if not _runs(work / f"{path.name.removesuffix('.log')}.lock")]
+def _trainings(work: Path, business: str) -> list[Path]:
+    """Checkpoints, scratch files and logs of trainings that no longer run: those of the business, and those of which
+    nobody can tell whose they are."""
+    found = [
+        (path, path.name.removesuffix(".log")) for path in sorted(work.glob("*")) if _TRAINING.fullmatch(path.name)
+    ]
+    mine = [(path, training) for path, training in found if _owner(work / training) in (business, None)]
+    return [path for path, training in mine if not _runs(work / f"{training}.lock")]
+
+
+def _owner(folder: Path) -> str | None:
+    """The business that a training is of, by the snapshot that its job names."""
+    try:
+        return Job.model_validate_json((folder / "job.json").read_bytes()).snapshot_dir.parent.name
+    except (OSError, ValidationError):
+        return None
 
 
 def _runs(lock: Path) -> bool:

@@ -114,6 +114,9 @@ def test_everybody_else_is_untouched(state: Path, registry: MemoryRegistry) -> N
     index = pq.ParquetFile(state / "duplicates" / "support.parquet").read()
     assert index["interaction_id"].to_pylist() == ["o2"]
     assert (state / "work" / "gate" / "support-two-0123456789abcdef.jsonl").exists()
+    assert (state / "work" / ("6" * 64) / "checkpoint.bin").exists()
+    assert (state / "work" / f"{'6' * 64}.log").exists()
+    assert not (state / "work" / ("7" * 64)).exists()
 
 
 def test_the_log_can_still_be_compacted(state: Path, registry: MemoryRegistry) -> None:
