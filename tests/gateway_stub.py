@@ -228,8 +228,10 @@ class RunningGateway:
         return found
 
     def _lines(self) -> list[dict[str, Any]]:
+        """Whole lines: the last one may still be being written."""
         files = sorted((self.state_dir / "events" / "segments").glob("*.jsonl"))
-        return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
+        lines = [line for file in files for line in file.read_bytes().splitlines(keepends=True)]
+        return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
 @cache
