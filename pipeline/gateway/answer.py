@@ -6,7 +6,6 @@ Robust before all: whatever the bytes are, the result is an `Answer`, never an e
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,11 +19,10 @@ _JOINED = ("content", "refusal", "reasoning_content", "reasoning", "arguments", 
 """Strings that a stream sends in pieces."""
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(msgspec.Struct):
     """An answer as it goes into the log."""
 
-    choices: list[dict[str, Any]] = field(default_factory=list)
+    choices: list[dict[str, Any]] = []
     """`index`, `message`, `finish_reason`; by index."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None

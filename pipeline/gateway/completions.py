@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pipeline.gateway.answer import Answer
 from pipeline.gateway.arms import ArmStore, SessionArm, SessionArms
 from pipeline.gateway.auth import ApiKey
-from pipeline.gateway.conversation import Conversations
+from pipeline.gateway.conversation import Conversation, Conversations
 from pipeline.gateway.errors import JSON, Refused
 from pipeline.gateway.exchange import ClientGone, Exchange, Headers
 from pipeline.gateway.ids import Ids
@@ -19,7 +19,7 @@ from pipeline.gateway.recorder import Recorder
 from pipeline.gateway.relay import Dispatch, Relay
 from pipeline.gateway.request import Asked, dispatch_body, read_request
 from pipeline.gateway.routes import RouteTable
-from pipeline.gateway.routing import Assignment, assign
+from pipeline.gateway.routing import assign
 from pipeline.gateway.served import ServedRoute
 from pipeline.gateway.turn import Turn
 from pipeline.records import Arm, StreamEnd
@@ -81,7 +81,10 @@ class Completions:
             await self._wait(exchange, served.business, waiter)
         tokens = 0
         try:
-            turn = await self._begin(exchange, asked, served, key, arrived)
+            conversation = self._conversations.of(served, key, exchange.headers, asked)
+            if self._arms.overflowed:
+                await self._recall(served.business, conversation.session)
+            turn = self._begin(exchange, asked, served, conversation, arrived)
             tokens = await self._answer(exchange, asked, turn)
         finally:
             self._admission.leave(served.business, tokens, perf_counter_ns() / 1e9)
@@ -110,22 +113,28 @@ class Completions:
                 raise too_many(business, "queue_timeout", message, self._queue_timeout_s) from error
             raise
 
-    async def _begin(self, exchange: Exchange, asked: Asked, route: ServedRoute, key: ApiKey, arrived: int) -> Turn:
-        now = datetime.now(UTC)
-        business, headers = route.business, exchange.headers
-        conversation = self._conversations.of(business, route.salt, key.key_hash, headers, asked)
+    def _begin(
+        self, exchange: Exchange, asked: Asked, route: ServedRoute, conversation: Conversation, arrived: int
+    ) -> Turn:
+        now, business = datetime.now(UTC), route.business
         assignment = self._arms.find(business, conversation.session, now)
-        if assignment is None and self._arms.overflowed:
-            assignment = await self._look_up(business, conversation.session, now)
         if assignment is None:
             assignment = assign(route.route, conversation.position)
             user_known = conversation.user_key is not None
             self._arms.remember(SessionArm(business, conversation.session, assignment, user_known, now))
         elif assignment.salt != route.salt:
-            conversation = self._conversations.of(business, assignment.salt, key.key_hash, headers, asked)
-        served = route.arm(assignment, self._table.guard)
-        interaction_id = self._ids.new_interaction(business)
-        return Turn(interaction_id, business, conversation, assignment, served, asked.fields, headers, now, arrived)
+            conversation = conversation.under(assignment.salt)
+        return Turn(
+            self._ids.new_interaction(business),
+            business,
+            conversation,
+            assignment,
+            route.arm(assignment, self._table.guard),
+            asked.fields,
+            exchange.headers,
+            now,
+            arrived,
+        )
 
     async def _answer(self, exchange: Exchange, asked: Asked, turn: Turn) -> int:
         """Returns the tokens of prompt and answer."""
@@ -157,16 +166,18 @@ class Completions:
                 tracing.end(span, turn, judged, answer)
         return answer.tokens
 
-    async def _look_up(self, business: str, session: str, now: datetime) -> Assignment | None:
+    async def _recall(self, business: str, session: str) -> None:
+        """Look in the store for a conversation that memory had to let go."""
+        now = datetime.now(UTC)
+        if self._arms.find(business, session, now) is not None:
+            return
         try:
             row = await asyncio.to_thread(self._store.find_living, business, session, now)
         except Exception as error:  # the hash gives the same arm in all but a step-up's first moments
             log.warning("control database: %s; a conversation is assigned anew", type(error).__name__)
-            return None
-        if row is None:
-            return None
-        self._arms.learn(row)
-        return row.assignment
+            return
+        if row is not None:
+            self._arms.learn(row)
 
     def _watch(self, turn: Turn, end: StreamEnd, answer: Answer) -> None:
         """Tell the guard about a candidate's hard failure."""

@@ -4,10 +4,12 @@ from functools import lru_cache
 
 import msgspec
 
+from pipeline.gateway.auth import ApiKey
 from pipeline.gateway.exchange import header_text
 from pipeline.gateway.ids import Ids
 from pipeline.gateway.request import Asked, conversation_start
 from pipeline.gateway.routing import assignment_hash, user_group
+from pipeline.gateway.served import ServedRoute
 
 _REMEMBERED = 16_384
 
@@ -25,6 +27,11 @@ class Conversation(msgspec.Struct, frozen=True):
     affinity: int
     """The same number through a conversation."""
 
+    def under(self, salt: str) -> "Conversation":
+        """The same conversation under another rollout's salt."""
+        position = assignment_hash(salt, self.user_key or self.session)
+        return msgspec.structs.replace(self, position=position, user_group=user_group(position))
+
 
 class Conversations:
     """Finds out a request's conversation."""
@@ -33,19 +40,14 @@ class Conversations:
         self._ids = ids
         self._named = lru_cache(_REMEMBERED)(self._of_session)
 
-    def of(self, business: str, salt: str, key_hash: str, headers: dict[bytes, bytes], asked: Asked) -> Conversation:
-        """The conversation of a request.
-
-        Args:
-            salt: of the rollout that the conversation is, or will be, assigned by.
-            key_hash: the API key's: part of what tells conversations apart that have no name.
-        """
+    def of(self, route: ServedRoute, key: ApiKey, headers: dict[bytes, bytes], asked: Asked) -> Conversation:
+        """The conversation of a request, under the route's salt."""
         user = header_text(headers, b"x-user-id") or asked.user or ""
         session_id = header_text(headers, b"x-session-id")
         if session_id:
-            return self._named(business, salt, session_id, user)
-        session = self._ids.session(business, "derived", key_hash, user, *conversation_start(asked))
-        return self._of(business, salt, session, user, known=bool(user))
+            return self._named(route.business, route.salt, session_id, user)
+        session = self._ids.session(route.business, "derived", key.key_hash, user, *conversation_start(asked))
+        return self._of(route.business, route.salt, session, user, known=bool(user))
 
     def _of_session(self, business: str, salt: str, session_id: str, user: str) -> Conversation:
         return self._of(business, salt, self._ids.session(business, "named", session_id), user, known=True)

@@ -56,6 +56,9 @@ class Exchange:
         Args:
             length: of the body in bytes, or None when it is not known yet.
         """
+        self._connection.head = self._head(status, headers, length)
+
+    def _head(self, status: int, headers: Headers, length: int | None) -> bytes:
         self.started = True
         status_line = STATUS_LINE.get(status) or b"HTTP/1.1 %d \r\n" % status
         if length is not None:
@@ -68,7 +71,7 @@ class Exchange:
             framing = b"transfer-encoding: chunked\r\n"
         if not self.keep_alive:
             framing += b"connection: close\r\n"
-        self._connection.head = b"%b%b%b\r\n" % (status_line, headers, framing)
+        return b"%b%b%b\r\n" % (status_line, headers, framing)
 
     async def write(self, data: bytes) -> None:
         """Send a part of the body now, and wait while the client is too slow to take it.
@@ -105,8 +108,11 @@ class Exchange:
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """A whole answer."""
-        self.start(status, headers, len(body))
-        self.finish(b"" if self.method == "HEAD" else body)
+        if self.gone:
+            return
+        head = self._head(status, headers, len(body))
+        self._connection.send(head if self.method == "HEAD" else head + body)
+        self._connection.answered(self)
 
     def lost(self) -> None:
         """The connection is gone."""

@@ -115,14 +115,16 @@ class Admission:
             Refused: 429, the business has reached a limit.
         """
         one = self._businesses[business]
-        _check(business, one.requests, "requests", now)
-        _check(business, one.tokens, "tokens", now)
+        if one.requests is not None:
+            _check(business, one.requests, "requests", now)
+        if one.tokens is not None:
+            _check(business, one.tokens, "tokens", now)
+        if one.turn < self._now:
+            one.turn = self._now
         waiter = None
         if self._running < self._most and one.running < one.most_running:
-            one.turn = max(one.turn, self._now)
             self._start(one)
         elif len(one.waiting) < one.most_waiting:
-            one.turn = max(one.turn, self._now)
             waiter = asyncio.get_running_loop().create_future()
             one.waiting.append(waiter)
             self._queues.add(business)
@@ -226,8 +228,8 @@ def too_many(business: str, code: str, message: str, wait_s: float) -> Refused:
     return refused
 
 
-def _check(business: str, bucket: Bucket | None, what: str, now: float) -> None:
-    if bucket is not None and (wait_s := bucket.wait_s(now)) > 0.0:
+def _check(business: str, bucket: Bucket, what: str, now: float) -> None:
+    if (wait_s := bucket.wait_s(now)) > 0.0:
         raise too_many(business, f"{what}_per_minute", f"its {what} per minute are used up", wait_s)
 
 

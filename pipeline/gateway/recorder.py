@@ -56,7 +56,9 @@ class Recorder:
 
     def _line(self, turn: Turn, end: StreamEnd, answer: Answer, timings: TimingsLine) -> Line:
         conversation, assignment, served, headers = turn.conversation, turn.assignment, turn.served, turn.headers
-        usage = None
+        request, usage = turn.fields, None
+        for name in _NOT_LOGGED:
+            request.pop(name, None)
         if answer.prompt_tokens is not None:
             usage = {"prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens}
         return Line(
@@ -72,8 +74,8 @@ class Recorder:
             model_version=served.model,
             adapter=served.adapter,
             base_model=self._base_model,
-            prompt_hash=prompt_hash(turn.fields),
-            request={name: value for name, value in turn.fields.items() if name not in _NOT_LOGGED},
+            prompt_hash=prompt_hash(request),
+            request=request,
             choices=answer.choices,
             usage=usage,
             timings=timings,

@@ -76,9 +76,13 @@ class Relay:
 async def _send_answer(exchange: Exchange, turn: Turn, call: Call, first: bytes, dispatch: Dispatch) -> StreamEnd:
     turn.status = call.status
     turn.is_stream = call.content_type.startswith(b"text/event-stream")
+    headers, piece = call.headers + dispatch.own, first
+    if call.done and call.length and not turn.is_stream:
+        turn.take(piece, perf_counter_ns())
+        exchange.respond(call.status, headers, piece)
+        return StreamEnd.COMPLETE
     usage_filter = UsageFilter() if turn.is_stream and dispatch.hide_usage else None
-    exchange.start(call.status, call.headers + dispatch.own, None if usage_filter else call.length)
-    piece = first
+    exchange.start(call.status, headers, None if usage_filter else call.length)
     try:
         while True:
             if piece:

@@ -47,7 +47,7 @@ def read_request(body: bytes) -> Asked:
         fields = _decode_fields(body)
     except (ValueError, RecursionError) as error:
         raise Refused(400, "invalid_json", f"the body must be a JSON object in UTF-8 ({_short(error)})") from error
-    stream = _is(fields.get("stream"), _TRUE)
+    stream = "stream" in fields and _is(fields["stream"], _TRUE)
     hide_usage = stream and _adds_usage(fields.get("stream_options"))
     return Asked(fields, _text(fields, "model"), _text(fields, "user"), stream, hide_usage)
 

@@ -124,7 +124,6 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.loop = server.loop
-        self.parser = httptools.HttpRequestParser(self)
         self.current: Exchange | None = None
         self.waiting: deque[Exchange] = deque()
         """Requests behind the current one, which were sent before its answer."""
@@ -137,9 +136,13 @@ class Connection(asyncio.Protocol):
         self._in_headers = True
         self._size = 0
         self._url = b""
+        self._sent: dict[bytes, bytes] = {}
+        """Headers as the client writes them."""
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
         self._body_size = 0
+        self.on_header = self._sent.__setitem__  # httptools stores headers with no Python code in between
+        self.parser = httptools.HttpRequestParser(self)
 
     # asyncio.Protocol
 
@@ -161,23 +164,23 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        if self._in_headers:
-            if self._size == 0:
-                self.deadline = self.loop.time() + self.server.limits.header_s
-            self._size += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._answer_no_more()  # it is answered as an ordinary request; the parser takes nothing more
         except httptools.HttpParserError:
             self.refuse(400, b"this is not an HTTP/1.1 request")
-        if self._in_headers and self._size > self.server.limits.header_bytes:
-            self.refuse(431, b"headers too large")
         if self.waiting:
             if len(self.waiting) >= _MOST_WAITING:  # not earlier: who does not read does not see a client leave
                 self._reading = False
                 self.transport.pause_reading()
             self._serve()
+        elif self._in_headers:
+            if self._size == 0:
+                self.deadline = self.loop.time() + self.server.limits.header_s
+            self._size += len(data)
+            if self._size > self.server.limits.header_bytes:
+                self.refuse(431, b"headers too large")
 
     def pause_writing(self) -> None:
         self.writable = Signal()
@@ -191,28 +194,19 @@ class Connection(asyncio.Protocol):
 
     # httptools
 
-    def on_message_begin(self) -> None:
-        self._url = b""
-        self._headers = {}
-        self._body = []
-        self._body_size = 0
-
     def on_url(self, url: bytes) -> None:
         self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         limits = self.server.limits
         self._in_headers = False
         self._size = 0
-        headers = self._headers
+        self._headers = headers = {name.lower(): value for name, value in self._sent.items()}
         if int(headers.get(b"content-length", b"0")) > limits.body_bytes:
             self.refuse(413, b"body too large: at most %d bytes" % limits.body_bytes)
         if self.current is None:
             self.deadline = self.loop.time() + limits.body_s
-            if headers.get(b"expect", b"").lower() == b"100-continue" and not self._closing:
+            if b"expect" in headers and headers[b"expect"].lower() == b"100-continue" and not self._closing:
                 self.transport.write(_CONTINUE)
 
     def on_body(self, body: bytes) -> None:
@@ -230,7 +224,10 @@ class Connection(asyncio.Protocol):
         exchange = Exchange(self, parser.get_method().decode(), self._url, self._headers, body)
         exchange.old = parser.get_http_version() == "1.0"
         exchange.keep_alive = parser.should_keep_alive() and not self.server.draining
+        self._url = b""
+        self._sent.clear()  # now, because trailers have come behind the body
         self._body = []
+        self._body_size = 0
         self.waiting.append(exchange)  # served when the parser is done with what has come
 
     # for Exchange and Server

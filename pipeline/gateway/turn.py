@@ -22,7 +22,7 @@ class Turn(msgspec.Struct):
     assignment: Assignment
     served: ServedArm
     fields: dict[str, Raw]
-    """The client's body."""
+    """The client's body; the recorder takes out what is not logged."""
     headers: dict[bytes, bytes]
     started_at: datetime
     arrived: int

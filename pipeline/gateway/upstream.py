@@ -157,7 +157,9 @@ class Call:
             self._engines.watch(self)
             connection.transport.write(self._data)
             try:
-                return await self.read()
+                while (piece := self._come()) is None:
+                    await self._news
+                return piece
             except Unreachable:
                 if not reused:
                     raise
@@ -169,22 +171,25 @@ class Call:
         Raises:
             UpstreamError: one of its kinds, after all bytes that came before it.
         """
-        while True:
-            if self._pieces:
-                pieces = self._pieces
-                self._pieces = []
-                self._size = 0
-                connection = self._connection
-                if connection is not None and connection.paused:
-                    connection.paused = False
-                    connection.transport.resume_reading()
-                    self.deadline = self._pool.loop.time() + self._timeouts.between
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        while (piece := self._come()) is None:
+            await self._news
+        return piece
+
+    def _come(self) -> bytes | None:
+        """What has come since the last time; None while there is nothing."""
+        if not self._pieces:
             if self._error is not None:
                 raise self._error
-            if self.done:
-                return b""
-            await self._news
+            return b"" if self.done else None
+        pieces = self._pieces
+        self._pieces = []
+        self._size = 0
+        connection = self._connection
+        if connection is not None and connection.paused:
+            connection.paused = False
+            connection.transport.resume_reading()
+            self.deadline = self._pool.loop.time() + self._timeouts.between
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def abort(self) -> None:
         """Give up: the connection is reset, so that the engine stops at once. Harmless when all is over."""
