@@ -314,6 +314,16 @@ def test_lines_that_are_written_meanwhile_are_neither_lost_nor_kept(tmp_path: Pa
     assert gone == len(own)
 
 
+def test_a_line_that_an_erasure_was_killed_over_is_blanked_to_its_end(tmp_path: Path) -> None:
+    """Nothing in what is left of it says whose it was."""
+    path = tmp_path / "events" / "segments" / "gateway-20260310T12.jsonl"
+    path.parent.mkdir(parents=True)
+    other = line(chat("o1", OTHER, "s", "How?", answer="So.")) + b"\n"
+    path.write_bytes(other + b" " * 400 + b"the QZX rest of a long text\n" + other)
+    forget_in_segments(tmp_path / "events", Erased(frozenset({digest("support", Kind.USER, USER)})))
+    assert [text for text in path.read_bytes().splitlines() if not text.isspace()] == [other.strip()] * 2
+
+
 def test_the_rest_of_a_line_that_is_being_written_is_no_line(tmp_path: Path) -> None:
     path = tmp_path / "gateway.jsonl"
     path.write_bytes(b"one\ntwo")
