@@ -1,6 +1,6 @@
 # make demo | make test: each does its own set-up. `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test check format bench-gateway bench-dedup
+.PHONY: help setup demo down test check format bench-gateway bench-dedup bench-train
 
 PY := .venv/bin/python
 
@@ -25,6 +25,9 @@ bench-gateway: setup  ## measure the gateway against nginx, Envoy and LiteLLM; A
 
 bench-dedup: setup  ## measure the search for near-duplicates against datasketch and against the exact truth
 	@$(PY) -m tests.benchmarks.dedup $(ARGS)
+
+bench-train: setup  ## measure training against TRL's plain trainers
+	@$(PY) -m tests.benchmarks.train $(ARGS)
 
 check: setup  ## lint, format, types
 	@$(PY) -m ruff check .

@@ -11,6 +11,7 @@ from transformers.utils.import_utils import is_bitsandbytes_available, is_flash_
 
 from pipeline.errors import TrainingError
 from pipeline.records import BaseModelRef
+from pipeline.train.attention import ROW_BY_ROW
 from pipeline.train.recipe import Recipe
 from pipeline.train.rows import Rendering
 
@@ -59,10 +60,9 @@ def _placement(recipe: Recipe) -> dict[str, Any]:
     if not torch.cuda.is_available():
         if recipe.quantization != "none":
             raise TrainingError(f"training.quantization '{recipe.quantization}' needs a GPU; set it to none")
-        return {"dtype": torch.float32}
-    given: dict[str, Any] = {"dtype": torch.bfloat16}
-    if is_flash_attn_2_available():
-        given["attn_implementation"] = "flash_attention_2"
+        return {"dtype": torch.float32, "attn_implementation": ROW_BY_ROW}
+    attention = "flash_attention_2" if is_flash_attn_2_available() else ROW_BY_ROW
+    given: dict[str, Any] = {"dtype": torch.bfloat16, "attn_implementation": attention}
     if recipe.quantization == "4bit":
         if not is_bitsandbytes_available():
             raise TrainingError("training.quantization '4bit' needs bitsandbytes: `pip install bitsandbytes`")
