@@ -8,34 +8,24 @@ controller does, from the registry.
 import argparse
 import logging
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from prefect import flow
 from prefect.runtime import flow_run
-from sqlalchemy import Engine
 
 from evals.gate import decide
 from evals.items import make_items
 from evals.report import render_gate_report
 from evals.run import Endpoint, run_eval
+from flows.build import build_snapshot
 from flows.lock import alone
 from flows.step import step
-from pipeline.clean.dedup import drop_duplicates
-from pipeline.clean.pii import Rules, make_detector
-from pipeline.clean.sketches import Sketches
-from pipeline.clean.steps import clean_records
-from pipeline.collect.join import join_feedback
-from pipeline.collect.quarantine import Quarantine, screen_and_withhold
+from pipeline.clean.pii import Rules
 from pipeline.config import BusinessConfig, Config, Settings, load_config, load_settings
-from pipeline.dataset.build import build_rows
-from pipeline.dataset.snapshot import read_snapshot, write_snapshot
-from pipeline.dataset.suite import golden_prompts, load_suite
-from pipeline.erase.ledger import ErasureLedger
-from pipeline.erase.log import forget_in_segments, leave_out
+from pipeline.dataset.snapshot import read_snapshot
+from pipeline.dataset.suite import load_suite
 from pipeline.errors import PipelineError
-from pipeline.events.lake import compact, read_events
-from pipeline.events.retention import expire
 from pipeline.records import (
     Adapter,
     DropReason,
@@ -78,7 +68,7 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
     due = (night or flow_run.scheduled_start_time or datetime.now(UTC)).astimezone(UTC)
     with alone(config.state_dir, business):
         services = connect(config, settings)
-        manifest, snapshot_dir = _build(config, settings, about, services.control, due)
+        manifest, snapshot_dir = build_snapshot(config, settings, about, services.control, due, step)
         rows = sum(manifest.rows[Split.TRAIN].values())
         if rows < about.dataset.min_rows:
             return _finish(config, _too_few(manifest, due, rows, about.dataset.min_rows))
@@ -103,44 +93,6 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
             quarantined=_quarantined(manifest),
         )
         return _finish(config, outcome)
-
-
-def _build(
-    config: Config, settings: Settings, about: BusinessConfig, control: Engine, due: datetime
-) -> tuple[SnapshotManifest, Path]:
-    """collect -> poison screen -> clean -> near-duplicates -> examples -> snapshot."""
-    events_dir = config.state_dir / "events"
-    start = due - timedelta(days=about.dataset.window_days)
-    suite = load_suite(config.directory / about.suite) if about.suite else None
-    quarantine, erased = Quarantine(control), ErasureLedger(control).erased()
-    if erased and (late := step(forget_in_segments, "erased users")(events_dir, erased)):
-        logger.info("%d events of erased users came since last night, and are gone", late)
-    step(compact)(events_dir)
-    step(expire, "retention")(events_dir, about.business, about.retention_days, due)
-    events = leave_out(step(read_events, "collect")(events_dir, about.business, start, due), erased)
-    rated = step(join_feedback, "join")(events.interactions, events.feedback)
-    logger.info("collect: %d interactions, %d feedback", len(events.interactions), len(events.feedback))
-    trusted, withheld = step(screen_and_withhold, "poison screen")(quarantine, rated, about.business, about.poison, due)
-    if withheld:
-        look = f"tuneloop quarantine list --business {about.business}"
-        logger.info("poison screen: %d interactions are held or dropped; look: %s", len(withheld), look)
-    rules = Rules(about.pii, about.language)
-    detector = step(make_detector, "load personal-data recognisers")(about.language, rules)
-    golden = golden_prompts(suite) if suite else frozenset()
-    facts_key = settings.user_salt.get_secret_value().encode()
-    clean, unclean = step(clean_records, "clean")(trusted, detector, golden, rules, facts_key)
-    sketches = Sketches(config.state_dir / "duplicates", about.business)
-    unique, duplicates = step(drop_duplicates, "near-duplicates")(
-        clean, about.dataset.near_duplicate_threshold, sketches.signatures
-    )
-    rows, unused = step(build_rows, "examples")(unique, about.business, about.dataset, due)
-    dropped = [*withheld, *unclean, *duplicates, *unused]
-    root = config.state_dir / "snapshots"
-    manifest = step(write_snapshot, "snapshot")(
-        root, business=about.business, window=(start, due), rated=rated, clean=clean, dropped=dropped, rows=rows
-    )
-    logger.info("snapshot %s: %s rows to train on", manifest.snapshot_id[:8], manifest.rows[Split.TRAIN])
-    return manifest, root / about.business / manifest.snapshot_id
 
 
 def _train(config: Config, about: BusinessConfig, registry: ModelRegistry, snapshot_dir: Path) -> Adapter:

@@ -3,13 +3,19 @@
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from pipeline.errors import Transient
 
 P = ParamSpec("P")
 R = TypeVar("R")
 logger = logging.getLogger("flows.nightly")
+
+
+class Step(Protocol):
+    """Makes a function a step of a flow; the function itself stays as it is."""
+
+    def __call__(self, function: Callable[P, R], name: str | None = None) -> Callable[P, R]: ...
 
 
 def step(function: Callable[P, R], name: str | None = None) -> Callable[P, R]:

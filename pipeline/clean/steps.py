@@ -5,25 +5,16 @@ there comes out exactly one clean record or one reason.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from pydantic import JsonValue
 
-from pipeline.clean.facts import facts_hash
-from pipeline.clean.pii.placeholders import Findings, Scrubbed, ScrubFailure, Texts, find_all, scrub_conversation
+from pipeline.clean.pii.placeholders import Texts
 from pipeline.clean.pii.rules import Rules
 from pipeline.clean.pii.spans import PiiDetector
 from pipeline.clean.quality import delivery_fault, faults_before_scrubbing, message_fault
-from pipeline.clean.text import (
-    compared_texts,
-    comparison_key,
-    is_system,
-    last_user_text,
-    message_text,
-    repair_json,
-    repair_text,
-)
+from pipeline.clean.scrubbing import Draft, Scrubber, latest_edit, scrub_all
+from pipeline.clean.text import comparison_key, is_system, last_user_text, message_text, repair_json, repair_text
 from pipeline.records import Choice, CleanRecord, Dropped, DropReason, FeedbackKind, Message, RatedInteraction, Signal
 
 _SHARED_BY = 3
@@ -32,22 +23,14 @@ _ABOUT_THE_TURN = frozenset({FeedbackKind.REGENERATE, FeedbackKind.ABORT})
 _STRENGTH = (FeedbackKind.EDIT, FeedbackKind.CHOICE, FeedbackKind.OUTCOME, FeedbackKind.THUMB, FeedbackKind.RATING)
 
 
-@dataclass(frozen=True)
-class _Draft:
-    """A rated interaction whose quality passed, with its texts repaired and not yet scrubbed."""
-
-    rated: RatedInteraction
-    texts: Texts
-    signals: tuple[Signal, ...]
-    """Those about the rated choice; `texts.notes` holds, for each, its value if that is free text, and its reason."""
-
-
 def clean_records(
     rated: Sequence[RatedInteraction],
     detector: PiiDetector,
     golden: frozenset[str],
     rules: Rules | None = None,
     facts_key: bytes = b"",
+    processes: int = 1,
+    tell: Callable[[int, int], None] | None = None,
 ) -> tuple[list[CleanRecord], list[Dropped]]:
     """Clean one business's rated interactions; each gives one record or one reason.
 
@@ -60,11 +43,13 @@ def clean_records(
         golden: `comparison_key` of the last user message of each golden item.
         rules: what the business says about personal data, as the detector had it.
         facts_key: makes the hash of each record's facts useless to whoever sees it; records are compared under one key.
+        processes: that look for personal data; more than one need a detector that can be pickled.
+        tell: told now and then how many interactions of how many that need cleaning are clean.
 
     Raises:
-        DataError: a pattern of the rules is too slow to be used.
+        DataError: a pattern of the rules is too slow to be used, or a process died.
     """
-    drafts: list[_Draft] = []
+    drafts: list[Draft] = []
     dropped: list[Dropped] = []
     not_chosen = frozenset(signal.over for one in rated for signal in one.signals if signal.over is not None)
     for one in sorted(rated, key=lambda r: (r.interaction.started_at, r.interaction.interaction_id)):
@@ -74,18 +59,17 @@ def clean_records(
         else:
             drafts.append(made)
     fixed = _shared_system_prompts(drafts)
-    findings = find_all((draft.texts for draft in drafts), detector, fixed)
+    scrubber = Scrubber(detector, rules, fixed, facts_key)
     records: list[CleanRecord] = []
-    for session in _by_session(drafts):
-        for cleaned in _scrub_session(session, findings, fixed, rules, facts_key):
-            if isinstance(cleaned, Dropped):
-                dropped.append(cleaned)
-            else:
-                records.append(cleaned)
+    for cleaned in scrub_all(_by_session(drafts), scrubber, processes, tell):
+        if isinstance(cleaned, Dropped):
+            dropped.append(cleaned)
+        else:
+            records.append(cleaned)
     return sorted(records, key=lambda r: (r.at, r.interaction_id)), dropped
 
 
-def _draft(rated: RatedInteraction, golden: frozenset[str], not_chosen: frozenset[str]) -> _Draft | Dropped:
+def _draft(rated: RatedInteraction, golden: frozenset[str], not_chosen: frozenset[str]) -> Draft | Dropped:
     """Take an interaction that somebody spoke about, be it by asking for another answer or by choosing another."""
     interaction = rated.interaction
     spoken_of = rated.replaced_by is not None or interaction.interaction_id in not_chosen
@@ -103,11 +87,11 @@ def _draft(rated: RatedInteraction, golden: frozenset[str], not_chosen: frozense
     messages = _objects(request.get("messages"))
     texts = Texts(messages, _objects(request.get("tools")), _answer(choice), tuple(_notes(signals)))
     prompt = "\n".join(map(message_text, messages))
-    if fault := faults_before_scrubbing(texts.answer, _edit(signals, texts.notes), prompt, signals, choice):
+    if fault := faults_before_scrubbing(texts.answer, latest_edit(signals, texts.notes), prompt, signals, choice):
         return _drop(rated, *fault)
     if comparison_key(last_user_text(messages)) in golden:
         return _drop(rated, DropReason.GOLDEN)
-    return _Draft(rated, texts, signals)
+    return Draft(rated, texts, signals)
 
 
 def _rated_choice(rated: RatedInteraction) -> Choice | None:
@@ -135,13 +119,7 @@ def _notes(signals: Sequence[Signal]) -> list[str | None]:
     return notes
 
 
-def _edit(signals: Sequence[Signal], notes: Sequence[str | None]) -> str | None:
-    """The text of the latest edit."""
-    edits = [at for at, s in enumerate(signals) if s.kind is FeedbackKind.EDIT and notes[2 * at] is not None]
-    return notes[2 * max(edits, key=lambda at: signals[at].occurred_at)] if edits else None
-
-
-def _shared_system_prompts(drafts: Sequence[_Draft]) -> frozenset[str]:
+def _shared_system_prompts(drafts: Sequence[Draft]) -> frozenset[str]:
     users: defaultdict[str, set[str]] = defaultdict(set)
     for draft in drafts:
         for message in filter(is_system, draft.texts.messages):
@@ -149,51 +127,11 @@ def _shared_system_prompts(drafts: Sequence[_Draft]) -> frozenset[str]:
     return frozenset(text for text, keys in users.items() if text and len(keys) >= _SHARED_BY)
 
 
-def _by_session(drafts: Sequence[_Draft]) -> list[list[_Draft]]:
-    sessions: defaultdict[tuple[str, str], list[_Draft]] = defaultdict(list)
+def _by_session(drafts: Sequence[Draft]) -> list[list[Draft]]:
+    sessions: defaultdict[tuple[str, str], list[Draft]] = defaultdict(list)
     for draft in drafts:
         sessions[draft.rated.interaction.business, draft.rated.interaction.session].append(draft)
     return list(sessions.values())
-
-
-def _scrub_session(
-    drafts: Sequence[_Draft], findings: Findings, fixed: frozenset[str], rules: Rules | None, facts_key: bytes
-) -> list[CleanRecord | Dropped]:
-    results = scrub_conversation([draft.texts for draft in drafts], findings, fixed, rules)
-    return [
-        _drop(draft.rated, DropReason.SCRUB_FAILED, result.detail)
-        if isinstance(result, ScrubFailure)
-        else _record(draft, result, facts_key)
-        for draft, result in zip(drafts, results, strict=True)
-    ]
-
-
-def _record(draft: _Draft, scrubbed: Scrubbed, facts_key: bytes) -> CleanRecord:
-    interaction = draft.rated.interaction
-    texts = scrubbed.texts
-    written = compared_texts(draft.texts.messages, draft.texts.answer, _edit(draft.signals, draft.texts.notes))
-    values = texts.notes[0::2]
-    reasons = texts.notes[1::2]
-    signals = (
-        signal.model_copy(update={"value": signal.value if value is None else value, "reason": reason})
-        for signal, value, reason in zip(draft.signals, values, reasons, strict=True)
-    )
-    return CleanRecord(
-        interaction_id=interaction.interaction_id,
-        business=interaction.business,
-        session=interaction.session,
-        user_key=interaction.user_key,
-        model_version=interaction.model_version,
-        at=interaction.started_at,
-        messages=texts.messages,
-        tools=texts.tools,
-        answer=texts.answer,
-        edited=_edit(draft.signals, texts.notes),
-        signals=tuple(signals),
-        replaced_by=draft.rated.replaced_by,
-        pii_counts=dict(scrubbed.counts),
-        facts=facts_hash(written, scrubbed.replaced, facts_key),
-    )
 
 
 def _objects(value: JsonValue) -> tuple[Message, ...]:

@@ -24,7 +24,11 @@ _MARK = regex.compile(rf"(?V1)(?:{_MEANINGFUL})(*SKIP)(*FAIL)|[[\p{{P}}\p{{Z}}\p
 
 def repair_text(text: str) -> str:
     """Join surrogate pairs, turn lone surrogates into U+FFFD, and change nothing else."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def repair_json(value: JsonValue) -> JsonValue:

@@ -36,6 +36,14 @@ def join_feedback(interactions: Sequence[Interaction], feedback: Iterable[Feedba
     ]
 
 
+def without_texts(rated: Iterable[RatedInteraction]) -> list[RatedInteraction]:
+    """The same, without anything that was said in the interactions: enough for counting."""
+    return [
+        one.model_copy(update={"interaction": one.interaction.model_copy(update={"request": {}, "choices": ()})})
+        for one in rated
+    ]
+
+
 def _each_once(feedback: Iterable[Feedback]) -> list[Feedback]:
     """One of each event id: the first that was received, whatever order they come in."""
     first: dict[str, Feedback] = {}
