@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from evals.report.erased import without_examples
 from evals.report.speaker import Speaker
-from flows.lock import alone
+from flows.lock import alone_to_erase
 from pipeline.clean.sketches import Sketches
 from pipeline.collect.quarantine import Quarantine
 from pipeline.config import BusinessConfig
@@ -154,7 +154,7 @@ def erase(
         RegistryUnavailable: the registry does not answer; nothing was changed, or the same call goes on later.
     """
     business = about.business
-    with alone(places.state_dir, business, on_wait):
+    with alone_to_erase(places.state_dir, business, on_wait):
         plan = make_plan(places, business, users, begin)
         if not confirm(plan):
             return None

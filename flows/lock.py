@@ -1,33 +1,55 @@
-"""One process at a time works on the data of a business: a night, or an erasure."""
+"""One process at a time works on the data of a business: a night, or an erasure. The kernel lets go of a lock when its
+process dies, however it dies."""
 
 import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from pipeline.errors import DataError
 
 
 @contextmanager
-def alone(state_dir: Path, business: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the business's lock. The kernel lets go of it when the process dies, however it dies.
-
-    Args:
-        on_wait: called before waiting for whoever holds it; without it nobody waits.
+def alone(state_dir: Path, business: str) -> Iterator[None]:
+    """Hold a business for a night; one that meets an erasure waits for it.
 
     Raises:
-        DataError: it is held, and nobody waits.
+        DataError: another night is going on.
     """
-    path = state_dir / "run" / f"nightly-{business}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if on_wait is None:
-                raise DataError(
-                    f"business '{business}': a nightly run or an erasure is going on; wait for it to end"
-                ) from error
-            on_wait()
+    with _file(state_dir, f"nightly-{business}") as lock:
+        if not _take(lock):
+            with _file(state_dir, f"erasure-{business}") as erasure:
+                if _take(erasure):
+                    raise DataError(f"business '{business}': a nightly run is going on; wait for it to end")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def alone_to_erase(state_dir: Path, business: str, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold a business for an erasure, which waits for nights and other erasures.
+
+    Args:
+        on_wait: called before waiting.
+    """
+    with _file(state_dir, f"erasure-{business}") as erasure, _file(state_dir, f"nightly-{business}") as lock:
+        for each in (erasure, lock):
+            if not _take(each):
+                on_wait()
+                fcntl.flock(each, fcntl.LOCK_EX)
+        yield
+
+
+def _file(state_dir: Path, name: str) -> TextIO:
+    path = state_dir / "run" / f"{name}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("w")
+
+
+def _take(lock: TextIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -200,9 +200,9 @@ def _dropped(one: RatedInteraction, entry: Quarantined) -> Dropped:
 
 def _names(finding: Finding, erased: Erased) -> bool:
     return (
-        erased.any(finding.business, Kind.USER, finding.user_keys)
-        or erased.any(finding.business, Kind.INTERACTION, finding.interaction_ids)
-        or erased.any(finding.business, Kind.EVENT, finding.event_ids)
+        erased.has_any(finding.business, Kind.USER, finding.user_keys)
+        or erased.has_any(finding.business, Kind.INTERACTION, finding.interaction_ids)
+        or erased.has_any(finding.business, Kind.EVENT, finding.event_ids)
     )
 
 

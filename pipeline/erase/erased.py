@@ -83,7 +83,7 @@ class Erased:
         """Whether this very thing is erased."""
         return value is not None and digest(business, kind, value) in self.digests
 
-    def any(self, business: str, kind: Kind, values: Iterable[str]) -> bool:
+    def has_any(self, business: str, kind: Kind, values: Iterable[str]) -> bool:
         """Whether one of them is."""
         return any(self.has(business, kind, value) for value in values)
 
@@ -92,7 +92,7 @@ class Erased:
         return (
             self.has(one.business, Kind.USER, one.user_key)
             or self.has(one.business, Kind.SESSION, one.session)
-            or self.any(one.business, Kind.INTERACTION, filter(None, (one.interaction_id, one.regenerates)))
+            or self.has_any(one.business, Kind.INTERACTION, filter(None, (one.interaction_id, one.regenerates)))
         )
 
     def feedback(self, one: AFeedback) -> bool:
@@ -100,15 +100,15 @@ class Erased:
         return (
             self.has(one.business, Kind.USER, one.user_key)
             or self.has(one.business, Kind.EVENT, one.event_id)
-            or self.any(one.business, Kind.INTERACTION, interactions_of(one))
+            or self.has_any(one.business, Kind.INTERACTION, interactions_of(one))
         )
 
     def row(self, business: str, source: ASource) -> bool:
         """Whether a row of a snapshot goes."""
         return (
-            self.any(business, Kind.USER, source.user_keys)
-            or self.any(business, Kind.INTERACTION, source.interaction_ids)
-            or self.any(business, Kind.EVENT, source.event_ids)
+            self.has_any(business, Kind.USER, source.user_keys)
+            or self.has_any(business, Kind.INTERACTION, source.interaction_ids)
+            or self.has_any(business, Kind.EVENT, source.event_ids)
             or self.has(business, Kind.CONVERSATION, source.session)
         )
 

@@ -1,7 +1,7 @@
 """Lines of the event log, read just far enough to tell whose they are."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 
 from pipeline.erase.erased import Erased, Kind
 
+Tick = Callable[[int], None]
+"""Called with so many bytes of files as were looked at."""
 _BATCH = 256
 """Lines of the lake that are in memory at once; one may have megabytes."""
 

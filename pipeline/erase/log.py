@@ -9,7 +9,7 @@ is one that an erasure was killed over, and is blanked to its end by the next.
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -18,14 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.erase.erased import Erased
-from pipeline.erase.lines import covers, of_lake, of_segment
+from pipeline.erase.lines import Tick, covers, of_lake, of_segment
 from pipeline.events.lake import Events, alone
 from pipeline.tables import sync_folder, write_table
 
 _BLANKS = b" " * (1024 * 1024)
-
-Tick = Callable[[int], None]
-"""Called with so many bytes of files as were looked at."""
 
 
 class _Place(NamedTuple):

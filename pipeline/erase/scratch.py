@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from pipeline.train.job import Job
 
-_TRAINING = re.compile(r"(?P<training>[0-9a-f]{64})(\.log)?")
+_TRAINING = re.compile(r"[0-9a-f]{64}(\.log)?")
 
 
 def forget_scratch(state_dir: Path, business: str, *, dry_run: bool = False) -> int:

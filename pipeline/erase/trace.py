@@ -7,7 +7,7 @@ the others' turns those go that repeat what the user asked or was answered; the 
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pipeline.erase.erased import Kind, digest, interactions_of
-from pipeline.erase.lines import FeedbackLine, InteractionLine, of_lake, of_segment, read_line
+from pipeline.erase.lines import FeedbackLine, InteractionLine, Tick, of_lake, of_segment, read_line
 from pipeline.events.lake import alone
 from pipeline.records import content_id
 
-Tick = Callable[[int], None]
-"""Called with so many bytes of files as were looked at."""
 PASSES = 3
 """How often the log is read, unless one regenerated answer leads to the next."""
 

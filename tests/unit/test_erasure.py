@@ -217,15 +217,18 @@ def test_the_audit_trail_says_who_when_and_how_much_and_names_nobody(state: Path
     assert USER[:8] not in str(begun.detail) + str(ended.detail)
 
 
+def _bytes(state: Path) -> dict[Path, bytes]:
+    """All files but the database, which is compared by its rows, and locks, which are empty."""
+    files = [path for path in state.rglob("*") if path.is_file()]
+    return {path: path.read_bytes() for path in files if "control.db" not in path.name and path.suffix != ".lock"}
+
+
 def test_a_dry_run_changes_no_byte_and_tells_the_same(state: Path, registry: MemoryRegistry) -> None:
-    compact(state / "events", LATER)  # makes its lock file
-    before = {path: path.read_bytes() for path in state.rglob("*") if path.is_file() and "control.db" not in path.name}
+    before = _bytes(state)
     rows, entries = tables(state), deepcopy(registry.entries)
     told: list[Plan] = []
     assert run(state, registry, confirm=lambda plan: bool(told.append(plan))) is None
-    lock = state / "run" / "nightly-support.lock"
-    after = {path: path.read_bytes() for path in state.rglob("*") if path.is_file() and "control.db" not in path.name}
-    assert {path: text for path, text in after.items() if path != lock} == before
+    assert _bytes(state) == before
     assert (tables(state), registry.entries) == (rows, entries)
     done = run(state, registry)
     assert done is not None
@@ -346,25 +349,39 @@ def test_a_line_that_moved_since_it_was_read_is_not_overwritten(tmp_path: Path) 
     assert path.read_bytes() == other
 
 
-def test_an_erasure_waits_for_a_night_and_a_night_refuses_to_start_beside_one(
-    state: Path, registry: MemoryRegistry
-) -> None:
-    waited: list[bool] = []
+def test_an_erasure_waits_for_a_night(state: Path, registry: MemoryRegistry) -> None:
+    class Waits(Exception):
+        pass
 
-    def interrupt() -> None:
-        waited.append(True)
-        raise KeyboardInterrupt
+    def wait() -> None:
+        raise Waits
 
-    with alone(state, "support"), pytest.raises(KeyboardInterrupt):
-        run(state, registry, on_wait=interrupt)
-    assert waited == [True]
+    with alone(state, "support"), pytest.raises(Waits):
+        run(state, registry, on_wait=wait)
+    assert run(state, registry, on_wait=wait) is not None
 
-    def nightly(plan: Plan) -> bool:
-        with pytest.raises(DataError, match="an erasure is going on"), alone(state, "support"):
-            pass
+
+def test_a_night_waits_for_an_erasure_and_not_for_another_night(state: Path, registry: MemoryRegistry) -> None:
+    """A night that failed instead would not be started again."""
+    order: list[str] = []
+
+    def night() -> None:
+        with alone(state, "support"):
+            order.append("night")
+
+    other = threading.Thread(target=night)
+
+    def meanwhile(plan: Plan) -> bool:
+        other.start()
+        other.join(timeout=0.2)
+        order.append("erasure")
         return True
 
-    assert run(state, registry, confirm=nightly) is not None
+    run(state, registry, confirm=meanwhile)
+    other.join()
+    assert order == ["erasure", "night"]
+    with alone(state, "support"), pytest.raises(DataError, match="a nightly run is going on"), alone(state, "support"):
+        pass
 
 
 def test_nothing_begins_while_the_registry_is_down(state: Path, registry: MemoryRegistry) -> None:
