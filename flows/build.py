@@ -23,7 +23,8 @@ from pipeline.dataset.snapshot import write_snapshot
 from pipeline.dataset.suite import golden_prompts, load_suite
 from pipeline.erase.ledger import ErasureLedger
 from pipeline.erase.log import forget_in_segments, leave_out
-from pipeline.events.lake import compact, read_events
+from pipeline.events.lake import compact
+from pipeline.events.read import read_events
 from pipeline.events.retention import expire
 from pipeline.records import CleanRecord, Dropped, RatedInteraction, SnapshotManifest, Split
 
@@ -83,6 +84,8 @@ def _collect(
     step(expire, "retention")(events_dir, about.business, about.retention_days, due)
     events = leave_out(step(read_events, "collect")(events_dir, about.business, start, due), erased)
     logger.info("collect: %d interactions, %d feedback", len(events.interactions), len(events.feedback))
+    if events.unmatched_feedback:
+        logger.info("collect: %d feedback came for interactions that are not in the log", events.unmatched_feedback)
     return step(join_feedback, "join")(events.interactions, events.feedback)
 
 

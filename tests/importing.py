@@ -13,7 +13,7 @@ from pipeline.collect.importers.refusal import Item, Refusal
 from pipeline.collect.importers.source import Source
 from pipeline.collect.importers.store import Totals, store
 from pipeline.collect.join import join_feedback
-from pipeline.events.lake import Events, read_events
+from pipeline.events.read import Events, read_events
 from pipeline.gateway.ids import Ids
 from pipeline.records import Feedback, Interaction, RatedInteraction
 

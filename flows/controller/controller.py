@@ -20,7 +20,7 @@ from flows.controller.publisher import ATTEMPTS, Publisher
 from flows.controller.versions import VersionBook
 from pipeline.config import BusinessConfig, Config
 from pipeline.errors import PipelineError
-from pipeline.events.lake import read_events
+from pipeline.events.read import read_events
 from pipeline.gateway.guard import Trip
 from pipeline.records import ModelVersion, Routes, StepEvidence
 from pipeline.registry.base import ModelRegistry

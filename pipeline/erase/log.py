@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from pipeline.erase.erased import Erased
 from pipeline.erase.lines import Tick, covers, of_lake, of_segment
-from pipeline.events.lake import Events, alone
+from pipeline.events.lake import alone
+from pipeline.events.read import Events
 from pipeline.tables import sync_folder, write_table
 
 _BLANKS = b" " * (1024 * 1024)

@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli import main
-from pipeline.events.lake import compact, read_events
+from pipeline.events.lake import compact
+from pipeline.events.read import read_events
 from pipeline.events.segment import SegmentLog
 from pipeline.gateway.ids import Ids
 from tests.builders import a_feedback, an_interaction

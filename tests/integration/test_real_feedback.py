@@ -32,7 +32,8 @@ from pipeline.config import DatasetConfig
 from pipeline.control import open_control
 from pipeline.dataset.build import build_rows
 from pipeline.dataset.snapshot import Rows, read_dropped, read_snapshot, write_snapshot
-from pipeline.events.lake import compact, read_events
+from pipeline.events.lake import compact
+from pipeline.events.read import read_events
 from pipeline.gateway.auth import create_key
 from pipeline.records import CleanRecord, Dropped, DropReason, SnapshotManifest
 from tests.conftest import ROOT, Started, free_port, running

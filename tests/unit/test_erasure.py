@@ -25,7 +25,8 @@ from pipeline.erase.ledger import ErasureLedger
 from pipeline.erase.lines import of_segment
 from pipeline.erase.log import _blank, _find, forget_in_segments, leave_out
 from pipeline.errors import DataError, RegistryUnavailable, TrainingError
-from pipeline.events.lake import Events, compact, read_events
+from pipeline.events.lake import compact
+from pipeline.events.read import Events, read_events
 from pipeline.events.segment import SegmentLog
 from pipeline.records import Split
 from pipeline.registry.memory import MemoryRegistry

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline.events.lake as lake
+import pipeline.events.read as read
 from pipeline.errors import DataError
-from pipeline.events.lake import compact, read_events
+from pipeline.events.lake import compact
+from pipeline.events.read import read_events
 from pipeline.records import Feedback, Interaction
 from tests.builders import NOON, a_feedback, an_interaction
 
@@ -165,13 +167,13 @@ def test_a_segment_that_goes_away_while_it_is_read_is_looked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     write_segment(tmp_path, line(an_interaction()))
-    real, listed = lake._segments, []
+    real, listed = read.segments_of, []
 
     def list_with_ghost(events_dir: Path) -> list[Path]:
         listed.append(events_dir)
         return real(events_dir) + [events_dir / "segments" / "gone.jsonl"] * (len(listed) <= times)
 
-    monkeypatch.setattr(lake, "_segments", list_with_ghost)
+    monkeypatch.setattr(read, "segments_of", list_with_ghost)
     if times == 1:
         assert len(read_events(tmp_path, "support", START, END).interactions) == 1
     else:

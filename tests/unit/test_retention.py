@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.events.lake import alone, compact, read_events
+from pipeline.events.lake import alone, compact
+from pipeline.events.read import read_events
 from pipeline.events.retention import expire
 from pipeline.records import Interaction
 from tests.builders import an_interaction
