@@ -62,7 +62,7 @@ class SegmentLog:
             OSError: nothing of `lines` counts as written; what reached the file is cut off by the next commit.
         """
         self._open(now)
-        data = b"".join(part for line in lines for part in (line, b"\n"))
+        data = b"\n".join((*lines, b""))
         with _turn(self._fd):
             self._cut_torn_tail()
             self._torn = True

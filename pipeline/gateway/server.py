@@ -10,8 +10,10 @@ import contextlib
 import logging
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import httptools
 
@@ -45,7 +47,7 @@ class Limits:
     """How often time limits are looked at."""
 
 
-Handler = Callable[[Exchange], Awaitable[None]]
+Handler = Callable[[Exchange], Coroutine[Any, Any, None]]
 
 
 class Server:
@@ -90,23 +92,18 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._quiet.wait(), timeout_s)
 
-    async def run_exchange(self, exchange: Exchange) -> None:
-        """Run the handler; whatever it does, the client gets an end."""
-        try:
-            await self.handler(exchange)
-        except ClientGone:
-            pass
-        except Exception:
-            log.exception("request failed: %s", exchange.method)
+    def ended(self, exchange: Exchange, _: None, error: BaseException | None) -> None:
+        """A handler has ended; whatever it did, the client gets an end."""
+        if error is not None and not isinstance(error, ClientGone):
+            log.error("request failed: %s", exchange.method, exc_info=error)
             if exchange.started:
                 exchange.cut()
             else:
                 body = b'{"error":{"message":"internal error","type":"server_error","param":null,"code":null}}'
                 exchange.respond(500, b"content-type: application/json\r\n", body)
-        finally:
-            self.active -= 1
-            if not self.active:
-                self._quiet.set()
+        self.active -= 1
+        if self.draining and not self.active:
+            self._quiet.set()
 
     async def _sweep(self) -> None:
         while True:
@@ -303,5 +300,5 @@ class Connection(asyncio.Protocol):
                 self._reading = True
                 self.transport.resume_reading()
             self.server.active += 1
-            run(self.server.run_exchange(exchange))
+            run(self.server.handler(exchange), partial(self.server.ended, exchange))
         self._starting = False

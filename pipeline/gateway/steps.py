@@ -9,9 +9,10 @@ and `asyncio.timeout` does not work in it; what needs one goes into `asyncio.ens
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
+Ended = Callable[[T | None, BaseException | None], None]
 
 
 class Signal:
@@ -32,42 +33,47 @@ class Signal:
         yield self
 
 
-def run(handler: Coroutine[Any, Any, None]) -> None:
+def run(handler: Coroutine[Any, Any, T], ended: Ended[T]) -> None:
     """Run a handler until it first waits, and from then on whenever what it waits for is there.
 
-    It must not raise: nobody would hear of it but the caller who happens to resume it.
+    Args:
+        ended: is told the handler's result, or the error that it raised. It must not raise: nobody would hear of it
+            but the caller who happens to resume the handler.
     """
-    _Steps(handler).resume()
+    _Steps(handler, ended).resume()
 
 
 def start(handler: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
     """Run a handler that has a result for an asyncio task, which may wait for the future."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-    async def report() -> None:
-        try:
-            result = await handler
-        except Exception as error:
-            if not future.done():
-                future.set_exception(error)
+    def ended(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
         else:
-            if not future.done():
-                future.set_result(result)
+            future.set_result(cast(T, result))
 
-    run(report())
+    run(handler, ended)
     return future
 
 
 class _Steps:
-    __slots__ = ("_send",)
+    __slots__ = ("_ended", "_send")
 
-    def __init__(self, handler: Coroutine[Any, Any, None]) -> None:
+    def __init__(self, handler: Coroutine[Any, Any, T], ended: Ended[T]) -> None:
         self._send = handler.send
+        self._ended = ended
 
     def resume(self, _: object = None) -> None:
         try:
             awaited = self._send(None)
-        except StopIteration:
+        except StopIteration as end:
+            self._ended(end.value, None)
+            return
+        except (Exception, asyncio.CancelledError) as error:
+            self._ended(None, error)
             return
         if type(awaited) is Signal:
             awaited.resume = self.resume

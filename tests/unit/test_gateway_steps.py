@@ -19,12 +19,12 @@ async def test_a_signal_resumes_its_handler_before_set_returns() -> None:
         await signal
         seen.append("ended")
 
-    run(handler())
+    run(handler(), lambda result, error: seen.append("told"))
     assert seen == ["begun"]
     signal.set()
     assert seen == ["begun", "resumed"]
     signal.set()
-    assert seen == ["begun", "resumed", "ended"]
+    assert seen == ["begun", "resumed", "ended", "told"]
     signal.set()  # nobody waits
 
 
@@ -41,7 +41,7 @@ async def test_futures_tasks_and_bare_yields_can_be_awaited_too() -> None:
             total = await future + await inner() + await asyncio.ensure_future(inner())
         ended.set_result(total)
 
-    run(handler())
+    run(handler(), lambda result, error: None)
     loop.call_soon(future.set_result, 1)
     assert await asyncio.wait_for(ended, 5) == 5
 
@@ -56,7 +56,7 @@ async def test_a_failed_future_raises_in_the_handler() -> None:
         except OSError as error:
             ended.set_result(str(error))
 
-    run(handler())
+    run(handler(), lambda result, error: None)
     future.set_exception(OSError("gone"))
     assert await asyncio.wait_for(ended, 5) == "gone"
 
