@@ -19,19 +19,24 @@ class Case:
 
     name: str
     metric: str
-    title: str
-    stream: bool
-    connections: int
-    rate: float = 0.0
-    """Requests a second; 0 for a closed loop."""
-    pace_us: int = 0
-    warm_s: float = 1.5
-    window_s: float = 5.0
-    contestants: tuple[str, ...] = CONTESTANTS
+    contestants: tuple[str, ...]
     """Who takes part."""
+    connections: int
+    title: str
     slow_connections: int = 0
     """LiteLLM's: a closed loop, because no fixed rate is right for what serves 30 requests a second on one machine and
     130 on another. Its windows are longer too, so that they hold enough answers."""
+    rate: float = 0.0
+    """Requests a second; 0 for a closed loop."""
+    pace_us: int = 0
+    """Between the pieces of a stream; 0 for a JSON document."""
+    warm_s: float = 1.5
+    window_s: float = 5.0
+
+    @property
+    def stream(self) -> bool:
+        """Answers are event streams."""
+        return self.pace_us > 0
 
     def for_contestant(self, name: str) -> "Case":
         """The load that this contestant gets."""
@@ -46,60 +51,16 @@ class Case:
         return replace(self, warm_s=max(1.0, self.warm_s / 2), window_s=max(2.0, self.window_s / 2.5))
 
 
-JSON = Case(
-    name="json",
-    metric="json",
-    title="JSON, closed loop over 64 connections",
-    stream=False,
-    connections=64,
-    slow_connections=8,
-)
-SSE = Case(
-    name="sse",
-    metric="sse",
-    title="100 streams started a second, a chunk every 10 ms: 5.3k chunks/s",
-    stream=True,
-    connections=256,
-    rate=100.0,
-    pace_us=10_000,
-    slow_connections=16,
-)
-SSE_DENSE = Case(
-    name="sse-dense",
-    metric="sse",
-    title="400 streams started a second, a chunk every 10 ms: 21k chunks/s",
-    stream=True,
-    connections=512,
-    rate=400.0,
-    pace_us=10_000,
-    contestants=(DIRECT, *_GATEWAYS),
-)
-LATENCY = Case(
-    name="latency",
-    metric="latency",
-    title="JSON at 200 requests a second",
-    stream=False,
-    connections=64,
-    rate=200.0,
-    slow_connections=1,
-)
-MEMORY = Case(
-    name="memory",
-    metric="memory",
-    title="1,000 open streams, a chunk every 100 ms",
-    stream=True,
-    connections=1000,
-    pace_us=100_000,
-    warm_s=6.0,
-    window_s=3.0,
-    contestants=_GATEWAYS,
-)
-WORKERS = Case(
-    name="workers",
-    metric="workers",
-    title="JSON, closed loop over 64 connections; workers, stub and load generator share both cores",
-    stream=False,
-    connections=64,
-    contestants=(TUNELOOP, TUNELOOP_TWO),
-)
+JSON = Case("json", "json", CONTESTANTS, 64, "JSON, closed loop over 64 connections", slow_connections=8)
+LATENCY = Case("latency", "latency", CONTESTANTS, 64, "JSON at 200 requests a second", slow_connections=1, rate=200.0)
+
+_SSE = "100 streams started a second, a chunk every 10 ms: 5.3k chunks/s"
+SSE = Case("sse", "sse", CONTESTANTS, 256, _SSE, slow_connections=16, rate=100.0, pace_us=10_000)
+_DENSE = "400 streams started a second, a chunk every 10 ms: 21k chunks/s"
+SSE_DENSE = Case("sse-dense", "sse", (DIRECT, *_GATEWAYS), 512, _DENSE, rate=400.0, pace_us=10_000)
+
+_OPEN = "1,000 open streams, a chunk every 100 ms"
+MEMORY = Case("memory", "memory", _GATEWAYS, 1000, _OPEN, pace_us=100_000, warm_s=6.0, window_s=3.0)
+_SHARED = "JSON, closed loop over 64 connections; workers, stub and load generator share both cores"
+WORKERS = Case("workers", "workers", (TUNELOOP, TUNELOOP_TWO), 64, _SHARED)
 CASES = (JSON, SSE, SSE_DENSE, LATENCY, MEMORY, WORKERS)
