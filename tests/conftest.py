@@ -34,6 +34,12 @@ def pytest_configure() -> None:
     settings.load_profile("untimed")
 
 
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """Asynchronous tests run on the event loop that the gateway runs on."""
+    return "asyncio", {"use_uvloop": True}
+
+
 @dataclass
 class Started:
     """A server process and where it answers."""

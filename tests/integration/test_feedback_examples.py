@@ -1,7 +1,6 @@
 """The examples of feedback work as they stand: the helper with the official client, the page in a real browser."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from examples.feedback.ask import Answer, Assistant
 from pipeline.gateway.ids import Ids
 from pipeline.records import FeedbackKind
-from tests.gateway_stub import RunningGateway, StubEngine, answer_fine, free_socket, running_gateway, stub_engine
+from tests.gateway_stub import RunningGateway, StubEngine, free_socket
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,23 +17,6 @@ LINK = "https://gateway.example/v1/feedback/TOKEN"
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 QUESTION = {"role": "user", "content": "How?"}
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[StubEngine]:
-    async with stub_engine(answer_fine) as stub:
-        yield stub
-
-
-@pytest.fixture
-async def gateway(engine: StubEngine, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(tmp_path, engine.url) as running:
-        yield running
 
 
 def assistant(gateway: RunningGateway) -> Assistant:

@@ -1,8 +1,6 @@
 """API keys with the scope `admin` open the admin API's port, and nothing that their businesses do not."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -12,31 +10,11 @@ from tests.gateway_stub import (
     NOW,
     RunningGateway,
     StubEngine,
-    answer_fine,
     canary,
-    running_gateway,
-    stub_engine,
 )
 
 pytestmark = pytest.mark.anyio
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[StubEngine]:
-    async with stub_engine(answer_fine) as stub:
-        yield stub
-
-
-@pytest.fixture
-async def gateway(engine: StubEngine, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(tmp_path, engine.url) as running:
-        yield running
 
 
 async def known(client: httpx.AsyncClient, url: str, status: int) -> None:

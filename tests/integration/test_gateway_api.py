@@ -33,17 +33,6 @@ CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[StubEngine]:
-    async with stub_engine(answer_fine) as stub:
-        yield stub
-
-
-@pytest.fixture
 async def gateway(engine: StubEngine, tmp_path: Path) -> AsyncIterator[RunningGateway]:
     async with running_gateway(tmp_path, engine.url, burst=BurstConfig(failures=3, within_s=60)) as running:
         yield running

@@ -24,34 +24,15 @@ from tests.gateway_stub import (
     Peer,
     RunningGateway,
     StubEngine,
-    answer_fine,
     delta,
     running_gateway,
     sse,
-    stub_engine,
 )
 
 pytestmark = pytest.mark.anyio
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 IDS = Ids("salt")
 UP: dict[str, Any] = {"kind": "thumb", "value": "up"}
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[StubEngine]:
-    async with stub_engine(answer_fine) as stub:
-        yield stub
-
-
-@pytest.fixture
-async def gateway(engine: StubEngine, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(tmp_path, engine.url) as running:
-        yield running
 
 
 @pytest.fixture

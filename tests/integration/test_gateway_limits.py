@@ -15,11 +15,6 @@ pytestmark = pytest.mark.anyio
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
 async def ask(client: httpx.AsyncClient, gateway: RunningGateway, key: str | None = None) -> httpx.Response:
     headers = {"authorization": f"Bearer {key or gateway.key}"}
     return await client.post(f"{gateway.url}/v1/chat/completions", json=CHAT, headers=headers)

@@ -28,11 +28,6 @@ SECRETS = {f"TUNELOOP_{name}": "secret" for name in ("USER_SALT", "ADMIN_KEY", "
 BUSINESS = 'business: support\ntitle: s\nlanguage: en\nreport_language: en\ntimezone: UTC\nnightly: "0 2 * * *"\n'
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
 def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [sock.getsockname()[1] for sock in sockets]

@@ -36,17 +36,6 @@ WITH_USAGE = STREAM | {"stream_options": {"include_usage": True}}
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[StubEngine]:
-    async with stub_engine(answer_fine) as stub:
-        yield stub
-
-
-@pytest.fixture
 async def gateway(engine: StubEngine, tmp_path: Path) -> AsyncIterator[RunningGateway]:
     times = {"connect_timeout_s": 1.0, "first_token_timeout_s": 1.5, "between_tokens_timeout_s": 0.3}
     async with running_gateway(tmp_path, engine.url, **times) as running:

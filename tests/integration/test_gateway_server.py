@@ -18,23 +18,21 @@ LIMITS = Limits(
 )  # fmt: skip
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
 @dataclass
 class Echo:
     """A server whose handler answers with method, path and body, or as the path says."""
 
     port: int = 0
     server: Server | None = None
+    seen: list[dict[bytes, bytes]] = field(default_factory=list)
+    """Headers of every request."""
     gone: list[str] = field(default_factory=list)
     release: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, exchange: Exchange) -> None:
         path = exchange.path.decode("latin-1")
         exchange.when_gone(lambda: self.gone.append(path))
+        self.seen.append(exchange.headers)
         if path == "/wait":
             await self.release.wait()
         elif path == "/fail":
@@ -94,6 +92,12 @@ async def test_requests_on_one_connection_are_answered_in_order(echo: Echo) -> N
     assert answer.count(b"HTTP/1.1 200 OK\r\n") == 4
     assert b"x-query: q=1\r\n" in answer
     assert b"3\r\none\r\n3\r\ntwo\r\n5\r\nthree\r\n0\r\n\r\n" in answer
+
+
+async def test_trailers_are_headers_of_no_request(echo: Echo) -> None:
+    chunked = b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-User-Id: someone\r\n\r\n"
+    await echo.talk(chunked + b"GET /b HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert echo.seen == [{b"transfer-encoding": b"chunked"}, {b"connection": b"close"}]
 
 
 async def test_many_pipelined_requests_are_all_answered(echo: Echo) -> None:

@@ -12,11 +12,6 @@ from tests.gateway_stub import ADMIN, RunningGateway, answer_fine, canary, runni
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
 async def ask(client: httpx.AsyncClient, gateway: RunningGateway, session: str) -> httpx.Response:
     body = {"messages": [{"role": "user", "content": "hello"}]}
     headers = gateway.auth | {"x-session-id": session}

@@ -20,11 +20,6 @@ TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 SECRET = "my number is 13812345678"
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
 class Collector(ThreadingHTTPServer):
     """Keeps what it is sent."""
 

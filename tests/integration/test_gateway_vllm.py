@@ -20,11 +20,6 @@ MESSAGES: Any = [{"role": "user", "content": "Say something about the sea."}]
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture
 async def gateway(engines: Engines, tmp_path: Path) -> AsyncIterator[RunningGateway]:
     async with running_gateway(tmp_path, engines.base_url, base=engines.model_id) as running:
         yield running

@@ -31,11 +31,6 @@ CANDIDATE = "support-v2-abcdef01"
 
 
 @pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture
 def database(tmp_path: Path) -> Engine:
     return open_control(f"sqlite:///{tmp_path / 'control.db'}")
 

@@ -15,11 +15,6 @@ from pipeline.events.segment import LogUnavailable, SegmentLog, SegmentWriter
 NOW = datetime(2026, 3, 1, 10, 59, tzinfo=UTC)
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": True}
-
-
 def lines_of(directory: Path) -> list[bytes]:
     return [line for file in sorted(directory.glob("*.jsonl")) for line in file.read_bytes().splitlines()]
 
