@@ -11,7 +11,7 @@ from pipeline.gateway.request import Asked, conversation_start
 from pipeline.gateway.routing import assignment_hash, user_group
 from pipeline.gateway.served import ServedRoute
 
-_REMEMBERED = 16_384
+_REMEMBERED = 8_192
 
 
 class Conversation(msgspec.Struct, frozen=True):

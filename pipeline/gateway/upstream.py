@@ -159,6 +159,7 @@ class Call:
             try:
                 while (piece := self._come()) is None:
                     await self._news
+                self._data = b""  # never sent again: a long answer need not hold its request
                 return piece
             except Unreachable:
                 if not reused:
