@@ -4,6 +4,8 @@ import http
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pipeline.gateway.steps import Signal
+
 if TYPE_CHECKING:
     from pipeline.gateway.server import Connection
 
@@ -73,8 +75,8 @@ class Exchange:
             framing += b"connection: close\r\n"
         return b"%b%b%b\r\n" % (status_line, headers, framing)
 
-    async def write(self, data: bytes) -> None:
-        """Send a part of the body now, and wait while the client is too slow to take it.
+    def write(self, data: bytes) -> Signal | None:
+        """Send a part of the body now. Returns what to wait for before the next one, when the client is slow to read.
 
         Raises:
             ClientGone: nobody is there to read.
@@ -82,15 +84,9 @@ class Exchange:
         connection = self._connection
         if self.gone or connection.transport.is_closing():  # a closing transport takes all, and says so only later
             raise ClientGone
-        if not data:
-            return
-        if self.chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
-        connection.send(data)
-        if connection.writable is not None:
-            await connection.writable
-            if self.gone:
-                raise ClientGone
+        if data:
+            connection.send(b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data)
+        return connection.writable
 
     def finish(self, data: bytes = b"") -> None:
         """Send the last part of the body and end the answer."""

@@ -92,11 +92,13 @@ async def _send_answer(exchange: Exchange, turn: Turn, call: Call, first: bytes,
             if call.done:  # so the last piece and the end go out in one packet
                 exchange.finish(piece + usage_filter.rest() if usage_filter else piece)
                 return StreamEnd.COMPLETE
-            await exchange.write(piece)
+            slow = exchange.write(piece)
+            if slow is not None:
+                await slow
             piece = await call.read()
     except (Cut, Expired) as error:
         if usage_filter:
-            await exchange.write(usage_filter.rest())
+            exchange.write(usage_filter.rest())
         exchange.cut()
         return StreamEnd.TIMEOUT if isinstance(error, Expired) else StreamEnd.UPSTREAM_CUT
 

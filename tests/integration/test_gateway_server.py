@@ -39,18 +39,20 @@ class Echo:
             raise RuntimeError("planned")
         elif path == "/stream":
             exchange.start(200, b"", None)
-            await exchange.write(b"one")
-            await exchange.write(b"two")
+            exchange.write(b"one")
+            exchange.write(b"two")
             exchange.finish(b"three")
             return
         elif path == "/fail-late":
             exchange.start(200, b"", None)
-            await exchange.write(b"one")
+            exchange.write(b"one")
             raise RuntimeError("planned")
         elif path == "/flood":
             exchange.start(200, b"", None)
             while True:
-                await exchange.write(b"x" * 65536)
+                slow = exchange.write(b"x" * 65536)
+                if slow is not None:
+                    await slow
         exchange.respond(
             200,
             b"x-query: %b\r\n" % exchange.query,
