@@ -4,20 +4,23 @@ The primary metric judges answers given, on users who were never trained on and 
 (or not worse) beyond doubt, and every guardrail must be shown not to be worse by more than its margin. All of them must
 pass, so no correction for many comparisons is due: asking for more only makes a promotion rarer.
 
-What is not shown is not assumed: a missing score or an interval that reaches over its margin gives `inconclusive`.
-One limit is stated rather than solved: where not one answer got worse (no refusal at all, or only the baseline's), the
-guardrail passes, and `smallest_effect` says how rare a case could still have stayed unseen. Otherwise no amount of
-data could pass a margin of 0.
+What is not shown is not assumed: a missing score, an interval that reaches over its margin or fewer users than
+`min_users` give `inconclusive`. A check fails only where its harm is shown even among as many checks (Holm), because a
+reader takes each failed one for proven. One limit is stated rather than solved: where not one answer got worse (no
+refusal at all, or only the baseline's), the guardrail passes, and `smallest_effect` says how rare a case could still
+have stayed unseen. Otherwise no amount of data could pass a margin of 0.
 """
 
-import zlib
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from evals.metrics import METRICS
-from evals.stats import Interval, paired_interval
+from evals.stats import Interval, chance_of_as_low, holm, paired_interval
 from pipeline.config import GateConfig
+from pipeline.errors import DataError
 from pipeline.records import Check, EvalResult, GateDecision, ScoredItem, Verdict, content_id
 
 _INFORMATION = ("golden", "chrf", "preference_accuracy", "preference_margin")
@@ -25,19 +28,34 @@ RECENT = "recent:"
 """Prefix of a check on the newest window of the other users, which may have been trained on near it: information."""
 
 
+class _Judged(NamedTuple):
+    """A check, and how probable so bad an estimate is where the truth is just bearable."""
+
+    check: Check
+    chance: float
+
+
 def decide(result: EvalResult, config: GateConfig) -> GateDecision:
     """Judge a candidate. The same result and configuration give the same decision, down to its id.
 
     Every check's estimate and bounds are candidate minus baseline in the metric's own unit; whether more is better
     stands in `METRICS`.
+
+    Raises:
+        DataError: a score is no number; what it would decide is undefined.
     """
     main = [scored for scored in result.items if scored.item.set_name != "recent"]
     recent = [scored for scored in result.items if scored.item.set_name == "recent"]
-    checks = [_primary(main, config)]
-    checks += [_guardrail(main, metric, margin, config) for metric, margin in sorted(config.guardrails.items())]
+    judged = _name_harms(
+        [
+            _primary(main, config),
+            *(_guardrail(main, metric, margin, config) for metric, margin in sorted(config.guardrails.items())),
+        ],
+        config,
+    )
+    checks = [*judged]
     checks += [_information(main, metric, metric, config) for metric in _INFORMATION if metric != config.primary]
     checks += [_information(recent, config.primary, RECENT + config.primary, config)]
-    judged = [check for check in checks if check.role != "information"]
     if any(check.passed is False for check in judged):
         verdict = Verdict.REJECT
     elif all(check.passed for check in judged):
@@ -56,27 +74,45 @@ def decide(result: EvalResult, config: GateConfig) -> GateDecision:
     return GateDecision.model_validate({"decision_id": content_id(body), **body})
 
 
-def _primary(items: Sequence[ScoredItem], config: GateConfig) -> Check:
+def _primary(items: Sequence[ScoredItem], config: GateConfig) -> _Judged:
     found = _compare(items, config.primary, config)
+    bound = config.margin if config.goal == "better" else -config.margin
     passed: bool | None = None
-    if found is not None and found.low is not None and found.high is not None:
+    if found is not None and found.users >= config.min_users:
         worst, best = _signed(found, config.primary)
-        if config.goal == "better":
-            # An interval that only touches the margin (all answers scored alike) has shown neither.
-            passed = True if worst > config.margin else False if best < config.margin else None
-        else:
-            passed = True if worst >= -config.margin else False if best < -config.margin else None
-    return _check(found, config.primary, "primary", config.margin, passed)
+        # An interval that only touches the margin (all answers scored alike) has shown no improvement.
+        shown = worst > bound if config.goal == "better" else worst >= bound
+        passed = True if shown else False if best < bound else None
+    return _judged(found, config.primary, "primary", config.margin, bound, passed)
 
 
-def _guardrail(items: Sequence[ScoredItem], metric: str, margin: float, config: GateConfig) -> Check:
+def _guardrail(items: Sequence[ScoredItem], metric: str, margin: float, config: GateConfig) -> _Judged:
     found = _compare(items, metric, config)
     passed: bool | None = None
     if found is not None and found.low is not None and found.high is not None:
         worst, best = _signed(found, metric)
         unharmed = all(_improvement(scored, metric) >= 0 for scored in _scored(items, metric))
         passed = True if worst >= -margin or unharmed else False if best < -margin else None
-    return _check(found, metric, "guardrail", margin, passed)
+    return _judged(found, metric, "guardrail", margin, -margin, passed)
+
+
+def _judged(
+    found: Interval | None, metric: str, role: str, margin: float, bound: float, passed: bool | None
+) -> _Judged:
+    check = _check(found, metric, role, margin, passed)
+    if found is None or found.low is None:
+        return _Judged(check, 1.0)
+    improvement = METRICS[metric].direction * found.estimate
+    return _Judged(check, chance_of_as_low(improvement, bound, found.error, found.users))
+
+
+def _name_harms(judged: Sequence[_Judged], config: GateConfig) -> list[Check]:
+    """The checks, with only those failed that may be called worse beside all the others; the rest is left open."""
+    named = holm([one.chance for one in judged], (1 - config.confidence) / 2)
+    return [
+        one.check.model_copy(update={"passed": None}) if one.check.passed is False and not harm else one.check
+        for one, harm in zip(judged, named, strict=True)
+    ]
 
 
 def _information(items: Sequence[ScoredItem], metric: str, name: str, config: GateConfig) -> Check:
@@ -84,7 +120,14 @@ def _information(items: Sequence[ScoredItem], metric: str, name: str, config: Ga
 
 
 def _scored(items: Sequence[ScoredItem], metric: str) -> list[ScoredItem]:
-    return [scored for scored in items if metric in scored.baseline and metric in scored.candidate]
+    rows = [scored for scored in items if metric in scored.baseline and metric in scored.candidate]
+    for scored in rows:
+        if not (math.isfinite(scored.baseline[metric]) and math.isfinite(scored.candidate[metric])):
+            raise DataError(
+                f"item {scored.item.item_id[:12]}: its score '{metric}' is no number ({scored.baseline[metric]} and "
+                f"{scored.candidate[metric]}); the scorer or the engine's log-probabilities are broken"
+            )
+    return rows
 
 
 def _improvement(scored: ScoredItem, metric: str) -> float:
@@ -113,7 +156,7 @@ def _compare(items: Sequence[ScoredItem], metric: str, config: GateConfig) -> In
         np.array([users[row.item.user_key] for row in rows]),
         confidence=config.confidence,
         samples=config.bootstrap_samples,
-        seed=config.seed + zlib.crc32(metric.encode()),
+        seed=config.seed,
     )
 
 
@@ -148,7 +191,8 @@ def _reason(verdict: Verdict, judged: Sequence[Check], config: GateConfig) -> st
         case Verdict.INCONCLUSIVE:
             open_checks = [check for check in judged if check.passed is None]
             told = "; ".join(f"{METRICS[check.metric].en} ({_numbers(check)})" for check in open_checks)
-            return f"Not enough evidence: {told}."
+            few = judged[0].users < config.min_users
+            return f"Not enough evidence: {f'{config.min_users} users are needed; ' if few else ''}{told}."
 
 
 def _numbers(check: Check) -> str:

@@ -1,9 +1,11 @@
-"""Paired differences with intervals that are honest about few users.
+"""Paired differences with intervals that are honest about few users and about busy ones.
 
 The unit of inference is the user: a user's answers share a style and a topic, so twenty answers of one user are not
-twenty pieces of evidence. Everything here is seeded and pure.
+twenty pieces of evidence. Everything here is seeded and pure. `make bench-gate` measures what it promises.
 """
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +19,7 @@ class Interval(NamedTuple):
     """A mean difference and what is known about it."""
 
     estimate: float
-    """Mean over all items, candidate minus baseline, in the metric's unit."""
+    """Mean over users of each user's mean, candidate minus baseline, in the metric's unit."""
     low: float | None
     high: float | None
     """Bounds at the asked confidence; None with fewer than two users, where nothing can be said."""
@@ -25,23 +27,28 @@ class Interval(NamedTuple):
     """The smallest true difference that this much data finds with 80 % power."""
     items: int
     users: int
+    error: float = 0.0
+    """Standard error of the estimate."""
 
 
 def paired_interval(
     differences: NDArray[np.float64], users: NDArray[np.int64], *, confidence: float, samples: int, seed: int
 ) -> Interval:
-    """Mean of paired differences, with an interval clustered by user.
+    """Mean of paired differences over users, each of whom counts once however busy.
 
-    The estimate is the mean over items. The interval is the wider one, bound by bound, of two:
+    A mean over items would follow the busiest user: where activity has a heavy tail, its cluster-robust interval missed
+    the truth in 20 % of simulated trials of twelve users instead of 5 %. Means of users are independent and alike.
 
-    - the cluster bootstrap: whole users are drawn with replacement and the percentiles are expanded for small
-      samples, from α/2 to Φ(−√(G/(G−1)) · t(1 − α/2; G−1)) for G users (Hesterberg, "What Teachers Should Know About
-      the Bootstrap", The American Statistician 69, 2015, section 5.3);
-    - the cluster-robust t interval with G−1 degrees of freedom (Cameron and Miller, "A Practitioner's Guide to
-      Cluster-Robust Inference", Journal of Human Resources 50, 2015, sections II.B and VI.D).
+    The interval is the wider one, bound by bound, of two:
 
-    Plain percentiles are too narrow with fewer than about twenty users: with three to ten, an equal candidate looked
-    better in 5 to 13 % of simulated trials where 2.5 % were promised. The wider of the two held 2 to 3.5 %.
+    - Student's t interval with G−1 degrees of freedom for G users, which holds where data are few or mostly 0;
+    - the bootstrap BCa interval (Efron, "Better Bootstrap Confidence Intervals", JASA 82, 1987), which follows the skew
+      of the data: whole users are drawn with replacement. Its quantiles are those of √(G/(G−1)) · t(1 − α/2; G−1)
+      instead of the normal ones (Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician
+      69, 2015, section 5.3).
+
+    Neither alone keeps 95 %: t errs in 7 % on one side where nine users in ten gain a little and the tenth loses much;
+    BCa, and a studentised bootstrap alike, in 10 % and more on rare events.
 
     Args:
         differences: shape (items,), candidate minus baseline.
@@ -55,24 +62,22 @@ def paired_interval(
     """
     if len(differences) == 0:
         raise ValueError("no differences: without items there is nothing to estimate")
-    sizes = np.bincount(users).astype(np.float64)
-    sums = np.bincount(users, weights=differences).astype(np.float64)
-    groups = len(sizes)
-    estimate = float(sums.sum() / sizes.sum())
+    means = np.bincount(users, weights=differences) / np.bincount(users)
+    groups = len(means)
+    estimate = float(means.mean())
     if groups < 2:
         return Interval(estimate, None, None, None, len(differences), groups)
-    error = _standard_error(sums, sizes)
+    error = _standard_error(means)
     quantile = float(t.ppf((1 + confidence) / 2, groups - 1))
-    means = _bootstrap_means(sums, sizes, samples, seed)
-    tail = float(norm.cdf(-np.sqrt(groups / (groups - 1)) * quantile))
-    low, high = np.quantile(means, [tail, 1 - tail])
+    low, high = _bca(means, quantile, samples, seed) if error else (estimate, estimate)
     return Interval(
         estimate,
-        min(float(low), estimate - quantile * error),
-        max(float(high), estimate + quantile * error),
+        min(low, estimate - quantile * error),
+        max(high, estimate + quantile * error),
         smallest_effect(error, groups, confidence),
         len(differences),
         groups,
+        error,
     )
 
 
@@ -90,17 +95,59 @@ def smallest_effect(error: float, users: int, confidence: float) -> float:
     return float((t.ppf((1 + confidence) / 2, freedom) + t.ppf(POWER, freedom)) * error)
 
 
-def _standard_error(sums: NDArray[np.float64], sizes: NDArray[np.float64]) -> float:
-    """Of a ratio of sums over users, by linearisation, with the G/(G−1) correction."""
-    groups = len(sizes)
-    residuals = sums - sums.sum() / sizes.sum() * sizes
-    error = float(np.sqrt(groups / (groups - 1) * (residuals**2).sum()) / sizes.sum())
+def chance_of_as_low(estimate: float, bound: float, error: float, users: int) -> float:
+    """Probability (one-sided t test) of an estimate as low as this where the truth is at `bound`."""
+    if error == 0:
+        return 0.0 if estimate < bound else 1.0
+    return float(t.cdf((estimate - bound) / error, users - 1))
+
+
+def holm(chances: Sequence[float], alpha: float) -> list[bool]:
+    """Which of several findings may be named, so that naming any one wrongly happens with probability at most `alpha`.
+
+    Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6, 1979.
+
+    Args:
+        chances: p-value of each finding.
+    """
+    named = [False] * len(chances)
+    for rank, place in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
+        if chances[place] > alpha / (len(chances) - rank):
+            break
+        named[place] = True
+    return named
+
+
+def _standard_error(means: NDArray[np.float64]) -> float:
+    error = float(means.std(ddof=1) / np.sqrt(len(means)))
     return error if error > 1e-12 else 0.0
 
 
-def _bootstrap_means(
-    sums: NDArray[np.float64], sizes: NDArray[np.float64], samples: int, seed: int
-) -> NDArray[np.float64]:
-    groups = len(sizes)
+def _bca(means: NDArray[np.float64], quantile: float, samples: int, seed: int) -> tuple[float, float]:
+    """Bias-corrected and accelerated bounds of the mean; `quantile` is of t, for the asked confidence."""
+    groups = len(means)
+    drawn = _draws(groups, samples, seed) @ means / groups
+    deviations = means - means.mean()
+    # Half of the ties: with few different values many samples fall on the estimate itself.
+    ties = np.abs(drawn - means.mean()) <= 1e-12
+    below = float(((drawn < means.mean()) & ~ties).mean() + ties.mean() / 2)
+    bias = float(norm.ppf(min(max(below, 1 / samples), 1 - 1 / samples)))
+    acceleration = float((deviations**3).sum() / (6 * (deviations**2).sum() ** 1.5))
+    wide = quantile * np.sqrt(groups / (groups - 1))
+    low, high = np.quantile(drawn, [_level(sign * wide, bias, acceleration) for sign in (-1, 1)])
+    return float(low), float(high)
+
+
+def _level(normal: float, bias: float, acceleration: float) -> float:
+    shifted = bias + normal
+    stretch = 1 - acceleration * shifted
+    if stretch <= 0:  # the skew is beyond what so few users can tell: the outermost sample
+        return 1.0 if shifted > 0 else 0.0
+    return float(norm.cdf(bias + shifted / stretch))
+
+
+@lru_cache(maxsize=8)
+def _draws(groups: int, samples: int, seed: int) -> NDArray[np.float64]:
+    """How often each user is drawn in each sample; the same users for all metrics that they have."""
     counts = np.random.default_rng(seed).multinomial(groups, np.full(groups, 1 / groups), size=samples)
-    return np.asarray((counts @ sums) / (counts @ sizes), dtype=np.float64)
+    return counts.astype(np.float64)

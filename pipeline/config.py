@@ -198,6 +198,9 @@ class GateConfig(Record):
     """Metric to the margin by which it may be worse."""
     confidence: float = Field(0.95, gt=0.5, lt=1)
     bootstrap_samples: int = Field(2000, ge=100)
+    min_users: int = Field(20, ge=2)
+    """With fewer users (a golden question counts as one) nothing is promoted, however alike they are: a seventh of all
+    users, whom the candidate harms, is then missing among those asked with a probability of 5 % or more."""
     max_items: int = Field(200, ge=1)
     max_pairs: int = Field(40, ge=0)
     """Items that are also scored by log-probabilities, for information; 0 where the engine cannot."""

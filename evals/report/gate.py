@@ -10,7 +10,7 @@ from evals.report.page import render
 from evals.report.plot import interval_plot
 from evals.report.speaker import Speaker
 from evals.report.texts import METRIC_NAMES
-from evals.report.verdict import difference, headline, lead, levels, mean, next_step, outcome, sure, why
+from evals.report.verdict import difference, headline, lead, levels, next_step, outcome, sure, user_means, why
 from pipeline.config import BusinessConfig
 from pipeline.records import Check, EvalResult, GateDecision, ScoredItem, SnapshotManifest
 
@@ -102,10 +102,7 @@ def _names(decision: GateDecision, version: int | None, baseline_version: int | 
 
 def _watched(check: Check, main: Sequence[ScoredItem], say: Speaker) -> Watched:
     rows = [item for item in main if check.metric in item.baseline and check.metric in item.candidate]
-    before, after = (
-        say.level(check.metric, mean([getattr(item, side)[check.metric] for item in rows])) if rows else "–"
-        for side in ("baseline", "candidate")
-    )
+    before, after = (say.level(check.metric, level) for level in user_means(rows, check.metric)) if rows else ("–", "–")
     note = ""
     if check.high is not None and check.low is not None and check.smallest_effect is not None:
         bound = check.high if METRIC_NAMES[check.metric].direction == -1 else -check.low

@@ -77,6 +77,10 @@ TEXTS: dict[str, Text] = {
         "{metric}：可能比允许的更差，现有回答还不能排除这一点。",
     ),
     "why_no_data": Text("{metric}: there was nothing to score.", "{metric}：没有可评分的内容。"),
+    "why_few_users": Text(
+        "{metric}: only {users:user was/users were} heard, and {needed} are needed before anything is decided.",
+        "{metric}：只有 {users} 位用户，至少需要 {needed} 位才能下结论。",
+    ),
     "why_one_user": Text("{metric}: only one user was heard.", "{metric}：只有一位用户。"),
     "next": Text("What happens now", "接下来"),
     "next_promote_auto": Text(
@@ -245,9 +249,11 @@ TEXTS: dict[str, Text] = {
         "结论 {decision} · 数据快照 {snapshot} · 基线 {baseline} · 候选 {candidate} · 随机种子 {seed}",
     ),
     "d_method": Text(
-        "Paired by question, clustered by user, {samples} bootstrap samples, {confidence} intervals, temperature 0. "
-        "Differences are new minus in service.",
-        "按问题配对、按用户聚类，自助抽样 {samples} 次，置信区间 {confidence}，温度 0。差距为新版本减当前版本。",
+        "Paired by question; each user counts once, with the mean of their answers. {confidence} intervals: the wider "
+        "of Student's t and the BCa bootstrap ({samples} samples), bound by bound. Checks called failed are so among "
+        "all of them (Holm). Temperature 0. Differences are new minus in service.",
+        "按问题配对；每位用户取其回答的平均值，各计一次。置信区间 {confidence}：逐端取 t 区间与 BCa 自助法"
+        "（抽样 {samples} 次）中较宽者。判为未通过的指标已按 Holm 方法校正多重比较。温度 0。差距为新版本减当前版本。",
     ),
     "generated": Text("Made {at}", "生成于 {at}"),
     # Rollout

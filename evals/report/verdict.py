@@ -52,6 +52,8 @@ def why(decision: GateDecision, business: BusinessConfig, say: Speaker) -> list[
             told.append(say("why_no_data", metric=metric))
         elif check.low is None or check.smallest_effect is None:
             told.append(say("why_one_user", metric=metric))
+        elif check.role == "primary" and check.users < business.gate.min_users:
+            told.append(say("why_few_users", metric=metric, users=check.users, needed=business.gate.min_users))
         elif wanted is False:
             key = f"why_primary_fails{suffix}" if check.role == "primary" else "why_guardrail_fails"
             told.append(say(key, metric=metric))
@@ -86,8 +88,7 @@ class Levels(NamedTuple):
 def levels(scored: Sequence[ScoredItem], primary: Check, say: Speaker) -> Levels | None:
     if not scored:
         return None
-    before = mean([item.baseline[primary.metric] for item in scored])
-    after = mean([item.candidate[primary.metric] for item in scored])
+    before, after = user_means(scored, primary.metric)
     return Levels(
         metric=say.metric(primary.metric),
         baseline=say.level(primary.metric, before),
@@ -142,5 +143,11 @@ def gain(scored: ScoredItem, metric: str) -> float:
     return METRIC_NAMES[metric].direction * (scored.candidate[metric] - scored.baseline[metric])
 
 
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def user_means(scored: Sequence[ScoredItem], metric: str) -> tuple[float, float]:
+    """Baseline's and candidate's level, each user counted once; their difference is the check's estimate."""
+    levels: dict[str, list[tuple[float, float]]] = {}
+    for item in scored:
+        levels.setdefault(item.item.user_key, []).append((item.baseline[metric], item.candidate[metric]))
+    means = [tuple(sum(side) / len(pairs) for side in zip(*pairs, strict=True)) for pairs in levels.values()]
+    before, after = (sum(side) / len(means) for side in zip(*means, strict=True))
+    return before, after

@@ -53,7 +53,7 @@ def test_a_model_is_not_better_and_not_worse_than_itself(engines: Any, tmp_path:
     assert all(scored.baseline_answer for scored in result.items)
     assert all(scored.candidate_answer for scored in result.items)
     assert sum("preference_margin" in scored.candidate for scored in result.items) == 2
-    config = GateConfig(bootstrap_samples=200, guardrails={"refusal": 0.02, "empty": 0.01})
+    config = GateConfig(bootstrap_samples=200, min_users=6, guardrails={"refusal": 0.02, "empty": 0.01})
     assert decide(result, config).verdict is Verdict.INCONCLUSIVE
     assert decide(result, config.model_copy(update={"goal": "not_worse"})).verdict is Verdict.PROMOTE
 

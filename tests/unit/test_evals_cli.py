@@ -21,7 +21,7 @@ language: en
 report_language: en
 timezone: UTC
 nightly: "0 2 * * *"
-gate: {bootstrap_samples: 200, max_pairs: 0, guardrails: {empty: 0.01}}
+gate: {bootstrap_samples: 200, min_users: 12, max_pairs: 0, guardrails: {empty: 0.01}}
 suite: suites/support.yaml
 """
 SUITE = """

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from evals.gate import decide
 from pipeline.config import GateConfig
+from pipeline.errors import DataError
 from pipeline.records import Check, EvalResult, GateDecision, ScoredItem, Verdict
 from tests.builders import a_scored, an_eval_item, an_eval_result
 
@@ -120,6 +121,35 @@ def test_nothing_asked_is_inconclusive() -> None:
 def test_one_user_is_never_enough() -> None:
     items = [a_scored(an_eval_item(f"q{i}", "u1"), {"golden": 0.0}, {"golden": 1.0}) for i in range(50)]
     assert decide(an_eval_result(*items), CONFIG).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("users", [2, 6, 19])
+def test_few_users_are_never_enough_however_alike(users: int) -> None:
+    for before, after in ((0.2, 0.8), (0.8, 0.2)):
+        decision = decide(result([before] * users, [after] * users), CONFIG)
+        assert decision.verdict is Verdict.INCONCLUSIVE
+        assert "20 users are needed" in decision.reason
+    assert decide(result([0.2] * 20, [0.8] * 20), CONFIG).verdict is Verdict.PROMOTE
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_a_score_that_is_no_number_decides_nothing(score: float) -> None:
+    broken = result([0.2] * 20, [0.9] * 19 + [score])
+    with pytest.raises(DataError, match="item q19: its score 'golden' is no number"):
+        decide(broken, CONFIG)
+
+
+def test_a_harm_that_may_be_chance_among_so_many_checks_is_left_open() -> None:
+    """Worse by a little over two standard errors: too little to be named beside five other checks."""
+    rng = np.random.default_rng(0)
+    swings = rng.normal(0, 0.1, 40)
+    swings = (swings - swings.mean()) / swings.std(ddof=1) * 0.1
+    alone = CONFIG.model_copy(update={"guardrails": {}})
+    worse = result([0.5] * 40, list(0.5 + swings - 2.15 * 0.1 / np.sqrt(40)))
+    assert decide(worse, alone).verdict is Verdict.REJECT
+    assert decide(worse, CONFIG).verdict is Verdict.INCONCLUSIVE
+    clearly = result([0.5] * 40, list(0.5 + swings - 4 * 0.1 / np.sqrt(40)))
+    assert decide(clearly, CONFIG).verdict is Verdict.REJECT
 
 
 def test_recent_items_inform_and_do_not_decide() -> None:

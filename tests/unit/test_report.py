@@ -11,6 +11,7 @@ from evals.gate import decide
 from evals.report import render_gate_report, render_rollout_report
 from evals.report.speaker import Count, Speaker
 from evals.report.texts import DROPS, METRIC_NAMES, PII, SIGNALS, TEXTS
+from evals.report.verdict import user_means
 from pipeline.clean.pii.patterns import RECOGNISERS
 from pipeline.config import BusinessConfig
 from pipeline.records import DropReason, EvalResult, FeedbackKind, Verdict
@@ -29,7 +30,7 @@ def business(lang: str = "en", **fields: Any) -> BusinessConfig:
         "report_language": lang,
         "timezone": "Asia/Shanghai" if lang == "zh" else "Europe/Berlin",
         "nightly": "0 2 * * *",
-        "gate": {"bootstrap_samples": 200},
+        "gate": {"bootstrap_samples": 200, "min_users": 12},
     }
     return BusinessConfig.model_validate(values | fields)
 
@@ -192,6 +193,19 @@ def test_a_guardrail_that_only_the_baseline_breaks_says_so() -> None:
 
 def test_the_first_adapter_is_compared_with_the_base_model() -> None:
     assert "the base model" in Reader(page(result(), business(), baseline_version=None)).text
+
+
+@pytest.mark.parametrize(
+    ("lang", "told"), [("en", "only 12 users were heard, and 20 are needed"), ("zh", "只有 12 位用户，至少需要 20 位")]
+)
+def test_too_few_users_are_said(lang: str, told: str) -> None:
+    assert told in Reader(page(result(), business(lang, gate={"bootstrap_samples": 200}))).text
+
+
+def test_levels_count_each_user_once_like_the_difference() -> None:
+    busy = [a_scored(an_eval_item(f"b{n}", "u0"), {"golden": 1.0}, {"golden": 0.0}) for n in range(87)]
+    quiet = [a_scored(an_eval_item(f"q{n}", f"u{n}"), {"golden": 0.0}, {"golden": 0.5}) for n in (1, 2, 3)]
+    assert user_means([*busy, *quiet], "golden") == (0.25, 0.375)
 
 
 def test_endpoints_compared_by_hand_are_called_by_their_names() -> None:
