@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.collect.join import join_feedback
 from pipeline.collect.poison import screen
+from pipeline.collect.poison.inserts import _runs_among, _runs_that_say_something, _substrings
 from pipeline.config import PoisonConfig
 from pipeline.records import Feedback, Finding, Interaction, QuarantineReason
 from tests.builders import NOON, a_feedback, an_interaction
@@ -275,3 +276,17 @@ def test_a_finding_is_named_by_what_it_holds() -> None:
     assert one.finding_id == one.model_copy(update={"evidence": "b", "event_ids": ("e2", "e1")}).finding_id
     assert one.finding_id != one.model_copy(update={"event_ids": ("e1",)}).finding_id
     assert one.finding_id != one.model_copy(update={"business": "kefu"}).finding_id
+
+
+@given(
+    st.text(alphabet="abc 退款1かな\0字", max_size=60),
+    st.text(alphabet="abc 退款1かな\0字", max_size=60),
+    st.integers(0, 60),
+)
+def test_what_a_text_holds_of_another_ones_runs_is_found_without_looking_for_each(
+    one: str, other: str, at: int
+) -> None:
+    runs = frozenset(_runs_that_say_something(one))
+    whole = other[:at] + one + other[at:]
+    assert runs <= set(_runs_among(runs, whole))
+    assert set(_runs_among(runs, other)) == set(_substrings(runs, other))

@@ -14,7 +14,7 @@ that paste it once or twice each is not told from users who agree.
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pipeline.clean.text import is_system, message_text, normalise
@@ -46,7 +46,7 @@ def inserts(acts: Sequence[Act], rated: Sequence[RatedInteraction], config: Pois
     edits = [_edit(act) for act in acts if act.signal.kind is FeedbackKind.EDIT and isinstance(act.signal.value, str)]
     least = config.min_signals
     sites = _shared(((site, edit) for edit in edits for site in edit.sites), least)
-    own = _said_by_the_business([site for site, _ in sites], rated)
+    own = _said_by_the_business([site for site, _ in sites], rated, _substrings)
     found, settled = [], set[str]()
     users = len({_who(act) for act in acts})
     for site, sharing in sites:
@@ -61,7 +61,7 @@ def inserts(acts: Sequence[Act], rated: Sequence[RatedInteraction], config: Pois
 def _same_texts(edits: Sequence[_Edit], rated: Sequence[RatedInteraction], least: int, users: int) -> list[Suspicion]:
     """The most shared text first; an edit stands in one finding only."""
     texts = _candidates(_shared(((text, edit) for edit in edits for text in edit.texts), least), least)
-    own = _said_by_the_business([text for text, _ in texts], rated)
+    own = _said_by_the_business([text for text, _ in texts], rated, _runs_among)
     found, settled = [], set[str]()
     for text, sharing in texts:
         rest = [edit for edit in sharing if edit.act.event_id not in settled]
@@ -98,21 +98,29 @@ def _edit(act: Act) -> _Edit:
 
 def _runs_that_say_something(text: str) -> set[str]:
     """All runs of sixteen letters; an ideograph says as much as two, so that a text of both is one text."""
+    if text.isascii():
+        return {text[start : start + _LETTERS] for start in range(len(text) - _LETTERS + 1)}
+    weights = [2 if char == "字" else 1 for char in _WIDE.sub("字", text)]
     runs: set[str] = set()
     end = weight = 0
-    for start, char in enumerate(text):
+    for start, own in enumerate(weights):
         while end < len(text) and weight < _LETTERS:
-            weight += _weight(text[end])
+            weight += weights[end]
             end += 1
         if weight < _LETTERS:
             break
         runs.add(text[start:end])
-        weight -= _weight(char)
+        weight -= own
     return runs
 
 
-def _weight(char: str) -> int:
-    return 2 if _WIDE.match(char) else 1
+def _runs_among(texts: frozenset[str], whole: str) -> Iterable[str]:
+    """Which of the runs stand in a text: a run is as long wherever it stands, so it is one of the text's own."""
+    return texts & _runs_that_say_something(whole)
+
+
+def _substrings(texts: frozenset[str], whole: str) -> Iterable[str]:
+    return [text for text in texts if text in whole]
 
 
 def _sites(text: str) -> frozenset[str]:
@@ -141,21 +149,27 @@ def _situations(edits: Iterable[_Edit], enough: int) -> int:
     return len(seen)
 
 
-def _said_by_the_business(texts: Sequence[str], rated: Sequence[RatedInteraction]) -> dict[str, float]:
+def _said_by_the_business(
+    texts: Sequence[str], rated: Sequence[RatedInteraction], held_by: Callable[[frozenset[str], str], Iterable[str]]
+) -> dict[str, float]:
     """How often answers hold each of the texts, unless their user wrote it before; infinity where a system prompt
-    does."""
-    said = dict.fromkeys(texts, 0.0)
+    does.
+
+    Args:
+        held_by: which of the texts a longer one holds.
+    """
+    said, wanted = dict.fromkeys(texts, 0.0), frozenset(texts)
     systems: set[str] = set()
     for one in rated if texts else ():
         messages = messages_of(one.interaction)
         systems.update(message_text(message) for message in messages if is_system(message))
         answer = flat("\n".join(message_text(choice.message) for choice in one.interaction.choices))
-        held = [text for text in texts if text in answer]
+        held = list(held_by(wanted, answer))
         asked = flat("\n".join(map(message_text, messages))) if held else ""
         for text in held:
             said[text] += text not in asked
     for system in map(flat, sorted(systems)):
-        said.update((text, math.inf) for text in texts if text in system)
+        said.update((text, math.inf) for text in held_by(wanted, system))
     return said
 
 
