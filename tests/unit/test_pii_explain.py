@@ -40,7 +40,8 @@ def test_each_value_has_its_rule_and_placeholder_and_own_data_is_named() -> None
 
 def test_words_before_a_number_and_a_key_of_json_are_reasons() -> None:
     (found,) = explain('{"phone": "5550143"}', PatternDetector(), Rules()).findings
-    assert (found.value, found.rule) == ("5550143", "pattern PHONE 8: its form and the words before it")
+    assert found.value == "5550143"
+    assert re.fullmatch(r"pattern PHONE \d+: its form and the words before it", found.rule)
 
 
 def test_a_text_that_a_night_would_drop_is_said_to_be_so() -> None:

@@ -1,7 +1,7 @@
 """Personal data: where it stands in a text (detectors) and what stands there afterwards (placeholders).
 
 A detector takes texts and gives, for each, spans in order that don't overlap. `make_detector` gives the real one,
-which needs model files and seconds to load; `PatternDetector` is the honest fake: patterns only, no names. Both apply
+which needs model files and seconds to load; `PatternDetector` is the honest fake: patterns only, few names. Both apply
 the `Rules` of a business: what is its own data, what is personal data with it alone.
 """
 

@@ -81,8 +81,9 @@ def fold(text: str) -> Folded:
 def resolve(text: str, spans: Iterable[Span]) -> list[Span]:
     """Spans in order, none overlapping another, together covering all that was found.
 
-    Overlapping patterns become one span of the longest one's entity, so that no rest of a value is left over. A name
-    gives way to a pattern and keeps what remains of it when that holds a letter.
+    Overlapping patterns become one span of the longest one's entity, so that no rest of a value is left over. Of two
+    that are as long the surer one counts, then a resident id: its date is more proof than the check digit of a card.
+    A name gives way to a pattern and keeps what remains of it when that holds a letter.
     """
     found = sorted(dict.fromkeys(spans), key=lambda s: (s.start, -s.end, s.entity in NAMES, s.entity))
     firm: list[Span] = []
@@ -91,7 +92,7 @@ def resolve(text: str, spans: Iterable[Span]) -> list[Span]:
         if last is None or span.start >= last.end:
             firm.append(span)
         else:
-            longer = max(last, span, key=lambda s: s.end - s.start)
+            longer = max(last, span, key=lambda s: (s.end - s.start, s.score, s.entity == "ID_CARD"))
             firm[-1] = replace(longer, start=last.start, end=max(last.end, span.end))
     taken = bytearray(len(text))
     for span in firm:
