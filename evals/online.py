@@ -11,10 +11,14 @@ from datetime import datetime
 import numpy as np
 
 from pipeline.clean.quality import is_refusal
+from pipeline.gateway.routing import assignment_hash, choose_arm
 from pipeline.records import Arm, Feedback, FeedbackKind, Interaction, StreamEnd
-from pipeline.rollout.guardrails import LATENCY, LONG_FACTOR, TTFT_LIMIT, ArmEvidence, Evidence
+from pipeline.rollout.guardrails import LONG_FACTOR, SLOWER, TTFT_LIMIT, ArmEvidence, Evidence
 
 _HARD = {StreamEnd.UPSTREAM_ERROR, StreamEnd.UPSTREAM_CUT, StreamEnd.ENGINE_ABORT, StreamEnd.TIMEOUT}
+
+P99_REQUESTS = 1000
+"""With fewer requests in either arm a 99th percentile is a handful of values, and is not judged."""
 
 _Votes = dict[str, dict[FeedbackKind, list[object]]]
 """Interaction id to what its users finally said, by kind."""
@@ -47,13 +51,16 @@ def arm_evidence(
     ]
     seen_before = {(i.arm, _user(i)) for i in rollout if i.started_at < since}
     step = [i for i in rollout if i.started_at >= since]
+    candidate = [i for i in step if i.arm is Arm.CANDIDATE]
     control = [i for i in step if i.arm is Arm.CONTROL]
-    metrics = _metrics(rollout, control, _latest_votes(feedback), max_ttft_ms)
+    metrics = _metrics(rollout, candidate, control, _latest_votes(feedback), max_ttft_ms)
+    strangers = _misassigned(rollout)
     return Evidence(
         salt=salt,
         since=since,
-        candidate=_arm([i for i in step if i.arm is Arm.CANDIDATE], metrics, seen_before),
+        candidate=_arm(candidate, metrics, seen_before),
         control=_arm(control, metrics, seen_before),
+        misassigned=sum(i.interaction_id in strangers for i in step),
     )
 
 
@@ -73,16 +80,43 @@ def waited_ms(interaction: Interaction) -> float:
     return timings.total_ms if timings.ttft_ms is None else timings.ttft_ms
 
 
+def per_token_ms(interaction: Interaction) -> float | None:
+    """Time per token after the first, in milliseconds; None where the answer did not come as a stream of tokens."""
+    timings, usage = interaction.timings, interaction.usage
+    if timings.gap_p50_ms is None or timings.ttft_ms is None or usage is None or usage.completion_tokens < 2:
+        return None
+    return (timings.total_ms - timings.ttft_ms) / (usage.completion_tokens - 1)
+
+
+def _misassigned(rollout: Sequence[Interaction]) -> set[str]:
+    """Ids of requests that stand in another arm than their conversation was drawn for.
+
+    A conversation keeps the arm that it was given with its first request, at the share that is logged with each.
+    """
+    strangers: set[str] = set()
+    drawn: dict[tuple[str, float], Arm] = {}
+    for i in sorted(rollout, key=lambda i: (i.started_at, i.interaction_id)):
+        conversation = (i.session, i.share)
+        if conversation not in drawn:
+            drawn[conversation] = choose_arm(assignment_hash(i.rollout_salt, i.user_key or i.session), i.share)
+        if drawn[conversation] is not i.arm:
+            strangers.add(i.interaction_id)
+    return strangers
+
+
 _Metric = Callable[[Interaction], float | None]
 """The value of one request; None when the metric says nothing about it."""
 
 
 def _metrics(
-    rollout: Sequence[Interaction], control: Sequence[Interaction], votes: _Votes, max_ttft_ms: float
+    rollout: Sequence[Interaction],
+    candidate: Sequence[Interaction],
+    control: Sequence[Interaction],
+    votes: _Votes,
+    max_ttft_ms: float,
 ) -> dict[str, _Metric]:
     replaced = {i.regenerates for i in rollout if i.regenerates}
-    slow_ms = _p90([waited_ms(i) for i in control])
-    long_tokens = LONG_FACTOR * _p90([i.usage.completion_tokens for i in control if i.usage])
+    long_tokens = LONG_FACTOR * _quantile([i.usage.completion_tokens for i in control if i.usage], 0.9)
 
     def said(interaction: Interaction, kind: FeedbackKind) -> list[object]:
         return votes.get(interaction.interaction_id, {}).get(kind, [])
@@ -97,7 +131,8 @@ def _metrics(
 
     return {
         "hard_failure": lambda i: float(is_hard_failure(i)),
-        LATENCY: lambda i: float(waited_ms(i) > slow_ms),
+        **_latencies("ttft", waited_ms, candidate, control),
+        **_latencies("tpot", per_token_ms, candidate, control),
         TTFT_LIMIT: lambda i: float(waited_ms(i) > max_ttft_ms),
         "output_length": lambda i: float(i.usage.completion_tokens > long_tokens) if i.usage else None,
         "refusal": lambda i: float(any(is_refusal(text) for text in _texts(i))) if _says_something(i) else None,
@@ -106,6 +141,27 @@ def _metrics(
         "edit": lambda i: float(bool(said(i, FeedbackKind.EDIT))),
         "outcome_failed": outcome_failed,
     }
+
+
+def _latencies(
+    name: str, measure: _Metric, candidate: Sequence[Interaction], control: Sequence[Interaction]
+) -> dict[str, _Metric]:
+    """Whether a request is slower than the control's percentiles, for the candidate than `SLOWER` times them."""
+    theirs = [ms for ms in map(measure, control) if ms is not None]
+    fewest = min(len(theirs), sum(measure(i) is not None for i in candidate))
+
+    def slower_than(percent: int) -> _Metric:
+        limit_ms = _quantile(theirs, percent / 100)
+
+        def slow(i: Interaction) -> float | None:
+            ms = measure(i)
+            if ms is None or (percent == 99 and fewest < P99_REQUESTS):
+                return None
+            return float(ms > (limit_ms * SLOWER if i.arm is Arm.CANDIDATE else limit_ms))
+
+        return slow
+
+    return {f"{name}_p{percent}": slower_than(percent) for percent in (50, 90, 99)}
 
 
 def _arm(
@@ -146,6 +202,6 @@ def _says_something(interaction: Interaction) -> bool:
     return bool(_texts(interaction)) or any(choice.message.get("tool_calls") for choice in interaction.choices)
 
 
-def _p90(values: Sequence[float]) -> float:
-    """The 90th percentile; infinite without values, so that nothing lies above it."""
-    return float(np.quantile(values, 0.9)) if values else float("inf")
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Infinite without values, so that nothing lies above it."""
+    return float(np.quantile(values, share)) if values else float("inf")

@@ -314,7 +314,12 @@ TEXTS: dict[str, Text] = {
 METRIC_NAMES: dict[str, Metric] = METRICS | {
     "hard_failure": Metric("share", -1, "Failed answers", "回答失败"),
     "hard_failure_limit": Metric("share", -1, "Failed answers, whoever is compared", "回答失败（绝对上限）"),
-    "ttft_p90": Metric("share", -1, "Slow starts of an answer", "开始回答过慢"),
+    "ttft_p50": Metric("share", -1, "Waits for an answer, usually", "等待回答（一般情况）"),
+    "ttft_p90": Metric("share", -1, "Waits for an answer, slowest tenth", "等待回答（最慢的一成）"),
+    "ttft_p99": Metric("share", -1, "Waits for an answer, slowest hundredth", "等待回答（最慢的百分之一）"),
+    "tpot_p50": Metric("share", -1, "Slow writing, usually", "输出过慢（一般情况）"),
+    "tpot_p90": Metric("share", -1, "Slow writing, slowest tenth", "输出过慢（最慢的一成）"),
+    "tpot_p99": Metric("share", -1, "Slow writing, slowest hundredth", "输出过慢（最慢的百分之一）"),
     "ttft_limit": Metric("share", -1, "Slow starts, whoever is compared", "开始回答过慢（绝对上限）"),
     "output_length": Metric("share", -1, "Overlong answers", "回答过长"),
     "regeneration": Metric("share", -1, "Asked for another answer", "要求重新回答"),
@@ -322,6 +327,7 @@ METRIC_NAMES: dict[str, Metric] = METRICS | {
     "edit": Metric("share", -1, "Answers rewritten by users", "被用户改写"),
     "outcome_failed": Metric("share", -1, "Task not solved", "任务未解决"),
     "sample_ratio": Metric("share", -1, "Users shared out evenly", "用户分配均匀"),
+    "assignment": Metric("share", -1, "Users outside the group they were drawn for", "未按抽签分组的用户"),
 }
 """All metrics by the name that a person reads: of the gate, and of a rollout (there, higher is always worse)."""
 

@@ -1,10 +1,8 @@
 """Whether a canary's candidate is worse than its control, however often one looks.
 
 The unit of inference is the user: each metric is a share of the user's requests, one value in [0, 1] per user, and
-higher is always worse. Every comparison is an asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy and
-Ramdas, "Time-uniform central limit theory and asymptotic confidence sequences", Annals of Statistics 52, 2024;
-one-sided form of the Gaussian-mixture boundary), so looking every few seconds costs nothing. α is split evenly over all
-checks of all steps.
+higher is always worse. Every comparison is a confidence sequence (`pipeline.rollout.sequential`), so looking every few
+seconds costs nothing. α is split evenly over all checks of all steps.
 """
 
 import math
@@ -14,6 +12,7 @@ from pydantic import AwareDatetime
 
 from pipeline.config import RolloutConfig, StepConfig
 from pipeline.records import Check, Record
+from pipeline.rollout.sequential import boundary, mean_variance, sample_ratio_evidence
 
 POWER_80 = 0.8416
 """Normal quantile of 80 % power."""
@@ -39,11 +38,18 @@ class Evidence(Record):
     """Start of the step; evidence of another step counts as none."""
     candidate: ArmEvidence = ArmEvidence()
     control: ArmEvidence = ArmEvidence()
+    misassigned: int = 0
+    """Requests of either arm whose user the assignment hash does not put there at the share that was in force."""
 
+
+LATENCIES = ("ttft_p50", "ttft_p90", "ttft_p99", "tpot_p50", "tpot_p90", "tpot_p99")
+"""Time to the first token, and time per further token. The value is the share of requests that are slower than the
+control's percentile, for the candidate than `SLOWER` times it. The percentile comes from the very control, so its
+own error falls out of the difference, and a difference of quantiles is tested as a difference of means."""
 
 GUARDRAILS = (
     "hard_failure",
-    "ttft_p90",
+    *LATENCIES,
     "output_length",
     "refusal",
     "regeneration",
@@ -51,15 +57,18 @@ GUARDRAILS = (
     "edit",
     "outcome_failed",
 )
-"""Compared with the control. `ttft_p90` is the share of requests slower than the control's 90th percentile, so that
-the difference of two quantiles is tested as a difference of two means; `output_length` is the share of answers longer
-than `LONG_FACTOR` times the control's 90th percentile."""
+"""Compared with the control. `output_length` is the share of answers longer than `LONG_FACTOR` times the control's
+90th percentile."""
 
 LONG_FACTOR = 1.5
-LATENCY = "ttft_p90"
+SLOWER = 1.1
+"""Nobody feels less; and the smaller arm's prefix cache is the colder one, whatever it serves."""
 HARD_FAILURE_LIMIT = "hard_failure_limit"
 TTFT_LIMIT = "ttft_limit"
 SAMPLE_RATIO = "sample_ratio"
+ASSIGNMENT = "assignment"
+PLUMBING = frozenset({SAMPLE_RATIO, ASSIGNMENT})
+"""What shows that the comparison itself is broken: it blames nobody, but no step goes on with it."""
 CHECKS_PER_STEP = len(GUARDRAILS) + 3
 
 SLOW_SHARE_AT_P90 = 0.1
@@ -92,31 +101,11 @@ def check_step(
         checks += [
             _against_control(name, candidate.values.get(name, ()), control.values.get(name, ()), alpha, step)
             for name in GUARDRAILS
-            if not (name == LATENCY and control_is_base)
+            if not (name in LATENCIES and control_is_base)
         ]
         checks.append(_sample_ratio(candidate.new_users, control.new_users, alpha))
+        checks.append(_assignment(evidence))
     return tuple(checks)
-
-
-def boundary(users: float, alpha: float, tuned_for: float) -> float:
-    """How many standard errors a mean may lie above the truth, at any number of users, but for probability `alpha`.
-
-    `sqrt(2 (nρ² + 1) / (nρ²) · ln(1 + sqrt(nρ² + 1) / (2α)))`, with ρ chosen so that it is about tightest at
-    `tuned_for` users.
-    """
-    doubled = -2 * math.log(2 * alpha)
-    mixed = users * (doubled + math.log(doubled + 1)) / tuned_for
-    return math.sqrt(2 * (mixed + 1) / mixed * math.log1p(math.sqrt(mixed + 1) / (2 * alpha)))
-
-
-def sample_ratio_evidence(first: int, second: int) -> float:
-    """ln of the e-value against "a new user is as likely in either arm".
-
-    A mixture over all ratios, uniform (Lindon and Malek, "Anytime-Valid Inference for Multinomial Count Data",
-    NeurIPS 2022). Exceeding ln(1/α) at any time happens with probability at most α when the arms are equally likely.
-    """
-    log_beta = math.lgamma(first + 1) + math.lgamma(second + 1) - math.lgamma(first + second + 2)
-    return log_beta + (first + second) * math.log(2)
 
 
 def _against_control(
@@ -126,7 +115,7 @@ def _against_control(
     if len(candidate) < 2 or len(control) < 2:
         return _no_evidence(metric, users)
     estimate = sum(candidate) / len(candidate) - sum(control) / len(control)
-    error = math.sqrt(_mean_variance(candidate) + _mean_variance(control))
+    error = math.sqrt(_variance(candidate) + _variance(control))
     pairs = 2 / (1 / len(candidate) + 1 / len(control))
     return _check(metric, estimate, error, 0.0, users, boundary(pairs, alpha, step.min_users))
 
@@ -134,7 +123,7 @@ def _against_control(
 def _against_limit(metric: str, values: Sequence[float], limit: float, alpha: float, step: StepConfig) -> Check:
     if len(values) < 2:
         return _no_evidence(metric, len(values))
-    error = math.sqrt(_mean_variance(values))
+    error = math.sqrt(_variance(values))
     mean = sum(values) / len(values)
     return _check(metric, mean, error, limit, len(values), boundary(len(values), alpha, step.min_users))
 
@@ -154,6 +143,25 @@ def _sample_ratio(candidate: int, control: int, alpha: float) -> Check:
         users=users,
         smallest_effect=None,
         passed=sample_ratio_evidence(candidate, control) < math.log(1 / alpha),
+    )
+
+
+def _assignment(evidence: Evidence) -> Check:
+    requests = evidence.candidate.requests + evidence.control.requests
+    users = evidence.candidate.users + evidence.control.users
+    if not requests:
+        return _no_evidence(ASSIGNMENT, 0)
+    return Check(
+        metric=ASSIGNMENT,
+        role="guardrail",
+        estimate=evidence.misassigned / requests,
+        low=None,
+        high=None,
+        margin=0.0,
+        items=requests,
+        users=users,
+        smallest_effect=None,
+        passed=evidence.misassigned == 0,
     )
 
 
@@ -188,9 +196,5 @@ def _no_evidence(metric: str, users: int) -> Check:
     )
 
 
-def _mean_variance(values: Sequence[float]) -> float:
-    """Estimated variance of the mean. One user at 0 and one at 1 are imagined besides: a handful of equal values has
-    variance 0, and would prove anything."""
-    counted = (*values, 0.0, 1.0)
-    mean = sum(counted) / len(counted)
-    return sum((value - mean) ** 2 for value in counted) / (len(counted) - 1) / len(values)
+def _variance(values: Sequence[float]) -> float:
+    return mean_variance(float(len(values)), sum(values), sum(value * value for value in values))

@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from pipeline.config import RolloutConfig, StepConfig
 from pipeline.records import BusinessKey, Check, Record, StepEvidence, content_id
-from pipeline.rollout.guardrails import SAMPLE_RATIO, Evidence, check_step
+from pipeline.rollout.guardrails import PLUMBING, SAMPLE_RATIO, Evidence, check_step
 
 
 class Outcome(Record):
@@ -154,9 +154,9 @@ def advance(
     """Decide on a canary.
 
     A guardrail that is shown to be worse rolls back at once, also while paused. A step up needs the step's minimum
-    time, its minimum users in candidate and control, and an even sample ratio; at the deadline a step that lacks any
-    of these rolls back. Evidence of another rollout or step counts as none, so that deciding twice on the same
-    evidence is deciding once.
+    time, its minimum users in candidate and control, an even sample ratio and every user in the arm that they were
+    drawn for; at the deadline a step that lacks any of these rolls back. Evidence of another rollout or step counts as
+    none, so that deciding twice on the same evidence is deciding once.
     """
     canary = canary_of(state)
     if canary is None:
@@ -164,7 +164,7 @@ def advance(
     if evidence is None or (evidence.salt, evidence.since) != (canary.salt, canary.step_started_at):
         evidence = Evidence(salt=canary.salt, since=canary.step_started_at)
     shown = step_evidence(canary, evidence, config, ended_at=now)
-    worse = [check for check in shown.checks if check.passed is False and check.metric != SAMPLE_RATIO]
+    worse = [check for check in shown.checks if check.passed is False and check.metric not in PLUMBING]
     if worse:
         reason = "worse than allowed: " + ", ".join(_describe(check) for check in worse)
         steady = roll_back(canary, "guardrails", reason, now, shown)
@@ -273,6 +273,11 @@ def _missing(canary: Canary, step: StepConfig, evidence: Evidence, checks: tuple
         return (
             f"sample ratio: {evidence.candidate.new_users} new users in candidate but "
             f"{evidence.control.new_users} in control; look for what keeps one arm from its users"
+        )
+    if evidence.misassigned and step.share < 1.0:
+        return (
+            f"assignment: {evidence.misassigned} requests came from users who were not drawn for their arm; look for a "
+            "gateway with another salt or an old build"
         )
     ready_at = canary.step_started_at + timedelta(minutes=step.min_minutes)
     return f"the step lasts until {ready_at.isoformat(timespec='seconds')}" if now < ready_at else ""

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evals.online import arm_evidence
-from pipeline.records import Feedback, Interaction
+from pipeline.gateway.routing import assignment_hash, choose_arm
+from pipeline.records import Arm, Feedback, Interaction
 from pipeline.rollout.guardrails import Evidence
 from tests.builders import a_feedback, an_interaction
 
@@ -99,9 +100,65 @@ def test_who_waited_in_vain_is_slow_and_not_left_out() -> None:
     control = [asked(f"k{n}", f"k{n}", "control") for n in range(20)]
     hanging = asked("c", timings={"queue_ms": 0.0, "total_ms": 60_000.0}, stream_end="client_abort_before_first_token")
     found = evidence([*control, hanging])
-    assert found.candidate.values["ttft_p90"] == (1.0,)
+    assert found.candidate.values["ttft_p50"] == found.candidate.values["ttft_p90"] == (1.0,)
     assert found.candidate.values["ttft_limit"] == (1.0,)
     assert found.control.values["ttft_p90"] == (0.0,) * 20
+
+
+def streamed(interaction_id: str, arm: str, ttft_ms: float = 100.0, per_token_ms: float = 10.0) -> Interaction:
+    """Eleven tokens, one user a request."""
+    timings = {"queue_ms": 0.0, "ttft_ms": ttft_ms, "gap_p50_ms": per_token_ms, "total_ms": ttft_ms + 10 * per_token_ms}
+    usage = {"prompt_tokens": 5, "completion_tokens": 11}
+    return asked(f"{arm}{interaction_id}", f"{arm}{interaction_id}", arm, timings=timings, usage=usage)
+
+
+def test_slower_means_by_more_than_a_tenth() -> None:
+    control = [streamed(f"{n}", "control") for n in range(20)]
+    found = evidence([*control, streamed("a", "candidate", 109.0, 10.9), streamed("b", "candidate", 111.0, 11.1)])
+    for metric in ("ttft_p50", "ttft_p90", "tpot_p50", "tpot_p90"):
+        assert found.candidate.values[metric] == (0.0, 1.0)
+        assert found.control.values[metric] == (0.0,) * 20
+
+
+def test_what_came_in_one_piece_has_no_time_per_token() -> None:
+    assert evidence([asked("a"), asked("b", "u2", "control")]).candidate.values["tpot_p50"] == ()
+
+
+@pytest.mark.parametrize(("candidates", "judged"), [(999, False), (1000, True)])
+def test_the_slowest_hundredth_is_not_judged_from_a_handful(candidates: int, judged: bool) -> None:
+    control = [streamed(f"{n}", "control", 100.0 + n) for n in range(1000)]
+    found = evidence([*control, *(streamed(f"{n}", "candidate", 5000.0) for n in range(candidates))])
+    assert found.candidate.values["ttft_p99"] == ((1.0,) * candidates if judged else ())
+    assert sum(found.control.values["ttft_p99"]) == (10 if judged else 0)
+
+
+def drawn(
+    number: int, user: str, share: float, arm: Arm, minutes: float = 1, session: str | None = None
+) -> Interaction:
+    at = SINCE + timedelta(minutes=minutes)
+    return asked(f"i{number}", user, arm.value, share=share, session=session or f"s-{user}", started_at=at)
+
+
+def test_every_request_is_hashed_again_at_the_share_in_force() -> None:
+    arms = {f"u{n}": choose_arm(assignment_hash("salt", f"u{n}"), 0.3) for n in range(60)}
+    right = [drawn(n, user, 0.3, arm) for n, (user, arm) in enumerate(arms.items()) if arm is not Arm.STABLE]
+    assert evidence(right).misassigned == 0
+    swapped = {Arm.CANDIDATE: Arm.CONTROL, Arm.CONTROL: Arm.CANDIDATE}
+    wrong = [drawn(100 + n, i.user_key or "", 0.3, swapped[i.arm]) for n, i in enumerate(right)]
+    assert evidence(wrong).misassigned == len(right)
+    nobody = [
+        drawn(200 + n, user, 0.01, Arm.CANDIDATE) for n, (user, arm) in enumerate(arms.items()) if arm is Arm.STABLE
+    ]
+    assert evidence(nobody).misassigned == len(nobody)
+
+
+def test_a_conversation_keeps_the_arm_of_its_first_request() -> None:
+    users = [f"u{n}" for n in range(200)]
+    candidate = next(u for u in users if choose_arm(assignment_hash("salt", u), 0.1) is Arm.CANDIDATE)
+    stable = next(u for u in users if choose_arm(assignment_hash("salt", u), 0.1) is Arm.STABLE)
+    talk = [drawn(1, candidate, 0.1, Arm.CANDIDATE, -5, "s"), drawn(2, stable, 0.1, Arm.CANDIDATE, 5, "s")]
+    assert evidence(talk).misassigned == 0
+    assert evidence(talk[1:]).misassigned == 1
 
 
 def test_a_long_answer_is_measured_against_the_control() -> None:

@@ -15,7 +15,7 @@ from evals.report.verdict import user_means
 from pipeline.clean.pii.patterns import RECOGNISERS
 from pipeline.config import BusinessConfig
 from pipeline.records import DropReason, EvalResult, FeedbackKind, Verdict
-from pipeline.rollout.guardrails import GUARDRAILS, HARD_FAILURE_LIMIT, SAMPLE_RATIO, TTFT_LIMIT
+from pipeline.rollout.guardrails import GUARDRAILS, HARD_FAILURE_LIMIT, PLUMBING, TTFT_LIMIT
 from tests.builders import a_manifest, a_rollout_report, a_scored, an_eval_item, an_eval_result
 
 NIGHT = datetime(2026, 11, 29, 2, 14, tzinfo=UTC)
@@ -276,7 +276,7 @@ def test_every_text_fills_the_same_blanks_in_both_languages() -> None:
 def test_everything_that_can_be_counted_has_a_name() -> None:
     assert set(DROPS) == set(DropReason)
     assert set(SIGNALS) == set(FeedbackKind)
-    assert {*GUARDRAILS, HARD_FAILURE_LIMIT, TTFT_LIMIT, SAMPLE_RATIO} <= set(METRIC_NAMES)
+    assert {*GUARDRAILS, *PLUMBING, HARD_FAILURE_LIMIT, TTFT_LIMIT} <= set(METRIC_NAMES)
     assert {recogniser.entity for recogniser in RECOGNISERS} <= set(PII)
 
 

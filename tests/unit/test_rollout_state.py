@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pipeline.config import RolloutConfig, StepConfig
-from pipeline.rollout.guardrails import GUARDRAILS, ArmEvidence, Evidence, boundary, check_step, sample_ratio_evidence
+from pipeline.rollout.guardrails import GUARDRAILS, LATENCIES, ArmEvidence, Evidence, check_step
+from pipeline.rollout.sequential import boundary, mean_variance, sample_ratio_evidence
 from pipeline.rollout.state import (
     Action,
     Canary,
@@ -122,7 +123,7 @@ def test_better_is_never_a_reason_to_roll_back() -> None:
 
 def test_the_first_adapter_of_a_business_is_not_blamed_for_being_slower_than_the_bare_base() -> None:
     first = start(Steady(business="support"), 1, NOW, CONFIG, "anna")
-    slower = seen(first, an_arm(20, ttft_p90=1.0), an_arm(20))
+    slower = seen(first, an_arm(20, **dict.fromkeys(LATENCIES, 1.0)), an_arm(20))
     assert advance(first, slower, NOW + timedelta(minutes=10), CONFIG).action is Action.ADVANCE
     too_slow = seen(first, an_arm(20, ttft_p90=1.0, ttft_limit=1.0), an_arm(20))
     assert advance(first, too_slow, NOW + timedelta(minutes=10), CONFIG).action is Action.ROLL_BACK
@@ -248,7 +249,13 @@ def test_whatever_happens_no_step_is_skipped_nothing_passes_without_evidence_and
 def a_trial(seed: int, min_users: int, looks: int, worse: float) -> bool:
     """One canary of users who differ among each other, looked at often; true when it is rolled back."""
     rng = np.random.default_rng(seed)
-    rate = {"hard_failure": 0.02, "ttft_p90": 0.1, "output_length": 0.02, "refusal": 0.05, "regeneration": 0.1}
+    rate = {
+        "hard_failure": 0.02,
+        **dict.fromkeys(LATENCIES, 0.1),
+        "output_length": 0.02,
+        "refusal": 0.05,
+        "regeneration": 0.1,
+    }
     rate |= {"thumb_down": 0.08, "edit": 0.05, "outcome_failed": 0.2}
     config = RolloutConfig(
         steps=tuple(StepConfig(share=s, min_minutes=0, min_users=min_users, timeout_minutes=1e6) for s in SHARES)
@@ -308,6 +315,30 @@ def test_the_sample_ratio_check_holds_its_promise_at_any_look() -> None:
         tripped += max(looks) >= np.log(1 / 0.05)
     assert tripped <= 10
     assert sample_ratio_evidence(900, 700) > np.log(1 / 0.001)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=20))
+def test_the_variance_of_a_mean_is_the_samples_with_two_opposite_users_added(values: list[float]) -> None:
+    expected = np.var([*values, 0.0, 1.0], ddof=1) / len(values)
+    found = mean_variance(float(len(values)), sum(values), sum(value * value for value in values))
+    assert found == pytest.approx(expected)
+
+
+def test_looks_may_come_as_arrays() -> None:
+    users = np.array([5.0, 50.0, 5000.0])
+    assert boundary(users, 0.001, 100).tolist() == [boundary(float(n), 0.001, 100) for n in users]
+    assert sample_ratio_evidence(users, users + 9).tolist() == [
+        sample_ratio_evidence(float(n), float(n + 9)) for n in users
+    ]
+
+
+def test_users_in_an_arm_they_were_not_drawn_for_hold_the_step_and_blame_nobody() -> None:
+    canary = to_step(0)
+    evidence = seen(canary, an_arm(20), an_arm(20)).model_copy(update={"misassigned": 3})
+    decision = advance(canary, evidence, NOW + timedelta(minutes=10), CONFIG)
+    assert decision.action is Action.HOLD
+    assert "3 requests came from users who were not drawn for their arm" in decision.reason
+    assert advance(canary, evidence, NOW + timedelta(minutes=60), CONFIG).action is Action.ROLL_BACK
 
 
 def test_a_metric_without_data_is_neither_passed_nor_failed() -> None:
