@@ -5,6 +5,7 @@ part of the snapshot's id, and holds neither a user's key nor any text.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,6 +24,8 @@ from pipeline.records import (
 
 _PERCENTILES = (50, 90, 99, 100)
 _TOP_USERS = 10
+_HAN = re.compile("[\u3400-\u9fff]")
+_LATIN = re.compile("[A-Za-zªµºÀ-ÖØ-öø-ɏ]")
 _HAN_SHARE = 0.1
 """Of a row's letters: below it a text with a Chinese name in it is not called Chinese."""
 _NAME_CHARS = 80
@@ -138,14 +141,13 @@ def _languages(rows: Mapping[Split, Sequence[Example]]) -> str:
 
 def _language(row: Example) -> str:
     """By script, which is certain, and not by a guess at the words."""
-    letters = [char for message in (*row.prompt, *_answer(row)) for char in message_text(message) if char.isalpha()]
-    han = sum("\u3400" <= char <= "\u9fff" for char in letters)
-    latin = sum(char < "\u0250" for char in letters)
+    text = "".join(message_text(message) for message in (*row.prompt, *_answer(row)))
+    letters, han, latin = sum(map(str.isalpha, text)), len(_HAN.findall(text)), len(_LATIN.findall(text))
     if not letters:
         return "none"
-    if han >= _HAN_SHARE * len(letters):
-        return "Chinese" if latin < _HAN_SHARE * len(letters) else "Chinese and Latin"
-    return "Latin" if latin >= len(letters) / 2 else "other"
+    if han >= _HAN_SHARE * letters:
+        return "Chinese" if latin < _HAN_SHARE * letters else "Chinese and Latin"
+    return "Latin" if latin >= letters / 2 else "other"
 
 
 def _lengths(rows: Sequence[Example]) -> str:
