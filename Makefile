@@ -1,6 +1,6 @@
 # make demo | make test: each does its own set-up. `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test check format bench-gateway bench-dedup bench-train
+.PHONY: help setup demo down test check format bench-gateway bench-dedup bench-clean bench-train
 
 PY := .venv/bin/python
 
@@ -28,6 +28,9 @@ bench-dedup: setup  ## measure the search for near-duplicates against datasketch
 
 bench-train: setup  ## measure training against TRL's plain trainers
 	@$(PY) -m tests.benchmarks.train $(ARGS)
+
+bench-clean: setup  ## measure a night from the event log to the snapshot; ARGS=--full: 300,000 interactions as well
+	@$(PY) -m tests.benchmarks.clean $(ARGS)
 
 check: setup  ## lint, format, types
 	@$(PY) -m ruff check .
