@@ -1,6 +1,6 @@
 # make demo | make test: each does its own set-up. `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test check format bench-gateway bench-dedup bench-clean bench-train
+.PHONY: help setup demo down test check format bench-gateway bench-dedup bench-clean bench-train bench-learning
 
 PY := .venv/bin/python
 
@@ -31,6 +31,9 @@ bench-train: setup  ## measure training against TRL's plain trainers
 
 bench-clean: setup  ## measure a night from the event log to the snapshot; ARGS=--full: 300,000 interactions as well
 	@$(PY) -m tests.benchmarks.clean $(ARGS)
+
+bench-learning: setup  ## measure whether SFT, DPO and KTO help, on pairs that were not learned (an hour)
+	@$(PY) -m tests.benchmarks.learning $(ARGS)
 
 check: setup  ## lint, format, types
 	@$(PY) -m ruff check .

@@ -120,6 +120,7 @@ def _train(config: Config, about: BusinessConfig, registry: ModelRegistry, snaps
         adapters_dir,
         config.state_dir / "work",
         tell,
+        config.directory / config.system.training.launch if config.system.training.launch else None,
     )
 
 

@@ -115,6 +115,14 @@ class ServerConfig(Record):
     url: Url
 
 
+class TrainingConfig(Record):
+    """How trainings are started on this machine; what they do is the business's recipe."""
+
+    launch: Path | None = None
+    """Configuration of `accelerate launch`, relative to the configuration folder. Without one a training takes every
+    GPU there is, or one process on the CPU."""
+
+
 class BurstConfig(Record):
     """When a gateway by itself stops sending new sessions to a candidate."""
 
@@ -133,6 +141,7 @@ class SystemConfig(Record):
     controller: ControllerConfig = ControllerConfig()
     mlflow: ServerConfig = ServerConfig(url="http://127.0.0.1:8703")
     prefect: ServerConfig = ServerConfig(url="http://127.0.0.1:8704")
+    training: TrainingConfig = TrainingConfig()
     burst: BurstConfig = BurstConfig()
 
     @model_validator(mode="after")
@@ -198,8 +207,8 @@ class GateConfig(Record):
     """Metric to the margin by which it may be worse."""
     confidence: float = Field(0.95, gt=0.5, lt=1)
     bootstrap_samples: int = Field(2000, ge=100)
-    min_users: int = Field(20, ge=2)
-    """With fewer users (a golden question counts as one) nothing is promoted, however alike they are: a seventh of all
+    min_users: int = Field(30, ge=2)
+    """With fewer users (a golden question counts as one) nothing is promoted, however alike they are: a tenth of all
     users, whom the candidate harms, is then missing among those asked with a probability of 5 % or more."""
     max_items: int = Field(200, ge=1)
     max_pairs: int = Field(40, ge=0)
@@ -360,6 +369,9 @@ def load_config(directory: Path) -> Config:
         raise ConfigError(f"{directory / 'tuneloop.yaml'}: no such file; name the folder with --configs")
     mistakes: list[str] = []
     system = _read(directory / "tuneloop.yaml", SystemConfig, mistakes)
+    if system and system.training.launch and not (directory / system.training.launch).is_file():
+        name = directory / "tuneloop.yaml"
+        mistakes.append(f"{name}: training.launch: '{system.training.launch}' is no file under {directory}")
     businesses: dict[str, BusinessConfig] = {}
     for path in sorted((directory / "businesses").glob("*.yaml")):
         config = _read(path, BusinessConfig, mistakes)

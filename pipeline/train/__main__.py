@@ -24,7 +24,8 @@ def main() -> int:
     except PipelineError as error:
         _say(Failure(reason=str(error)))
         return 1
-    (job.output.parent / "outcome.json").write_text(outcome.model_dump_json(indent=1), encoding="utf-8")
+    if outcome is not None:
+        (job.output.parent / "outcome.json").write_text(outcome.model_dump_json(indent=1), encoding="utf-8")
     return 0
 
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,6 +42,7 @@ def train_adapter(
     adapters_dir: Path,
     work_dir: Path,
     on_progress: OnProgress | None = None,
+    launch: Path | None = None,
 ) -> Adapter:
     """The adapter that this snapshot, recipe, base and parent make; trained unless it has been before.
 
@@ -49,6 +50,7 @@ def train_adapter(
         parent: the adapter now in service and its folder; used only when the recipe starts from `stable`.
         adapters_dir: gets the immutable folder `<sha256>/`, and `by-training/<training_id>.json` as its last file.
         work_dir: takes scratch files, and keeps the log of a failed training.
+        launch: configuration of `accelerate launch`; without one, a process for each GPU, or one.
 
     Raises:
         TrainingError: training failed or diverged; nothing was added to `adapters_dir`.
@@ -79,7 +81,7 @@ def train_adapter(
                 parent=start[1].absolute() if start else None,
                 output=work.absolute() / "adapter",
             )
-            outcome = _run(job, work_dir / f"{training}.log", on_progress)
+            outcome = _run(job, work_dir / f"{training}.log", _launcher(launch), on_progress)
             adapter = Adapter(
                 sha256=adapter_digest(job.output),
                 business=manifest.business,
@@ -173,7 +175,7 @@ class _Killed(TrainingError):
     """The process ended without a word: the next attempt goes on from its last checkpoint."""
 
 
-def _run(job: Job, log_path: Path, on_progress: OnProgress | None) -> Outcome:
+def _run(job: Job, log_path: Path, launcher: Sequence[str], on_progress: OnProgress | None) -> Outcome:
     """Run the process and hand on its progress. Its log stays only when it failed."""
     job_path = job.output.parent / "job.json"
     job_path.write_text(job.model_dump_json(indent=1), encoding="utf-8")
@@ -181,7 +183,7 @@ def _run(job: Job, log_path: Path, on_progress: OnProgress | None) -> Outcome:
     with (
         log_path.open("wb") as log,
         subprocess.Popen(
-            [*_launcher(), "-m", "pipeline.train", str(job_path)],
+            [*launcher, "-m", "pipeline.train", str(job_path)],
             stdin=subprocess.PIPE,  # never written to: the process ends when we do, and this pipe closes
             stdout=subprocess.PIPE,
             stderr=log,
@@ -203,15 +205,18 @@ def _run(job: Job, log_path: Path, on_progress: OnProgress | None) -> Outcome:
     raise TrainingError(f"training {log_path.stem[:8]}: {failure}")
 
 
-def _launcher() -> list[str]:
+def _launcher(launch: Path | None) -> list[str]:
     """`env` sets the variables, so that this process's environment stays as it is."""
-    variables = ["HF_HUB_OFFLINE=1", "TOKENIZERS_PARALLELISM=false", "PYTHONUNBUFFERED=1"]
+    variables = ["HF_HUB_OFFLINE=1", "TOKENIZERS_PARALLELISM=false", "PYTHONUNBUFFERED=1", "TQDM_DISABLE=1"]
     gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if gpus == 0:
         # A second thread beside other load makes every step several times slower: they wait for each other, spinning.
         variables.append("OMP_NUM_THREADS=1")
-    accelerate = ["-m", "accelerate.commands.launch", "--multi_gpu", f"--num_processes={gpus}"] if gpus > 1 else []
-    return ["env", *variables, sys.executable, *accelerate]
+    python = ["env", *variables, sys.executable]
+    accelerate = [*python, "-m", "accelerate.commands.launch"]
+    if launch is not None:
+        return [*accelerate, "--config_file", str(launch)]
+    return [*accelerate, "--multi_gpu", f"--num_processes={gpus}"] if gpus > 1 else python
 
 
 def _take_line(line: bytes, on_progress: OnProgress | None) -> str | None:

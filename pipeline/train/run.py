@@ -32,22 +32,24 @@ _PATIENCE = 3
 Report = Callable[[Progress], None]
 
 
-def run(job: Job, report: Report) -> Outcome:
+def run(job: Job, report: Report) -> Outcome | None:
     """Train one adapter and write its two files to the folder `job.output`.
 
     What is written beside that folder lets a killed run go on: a checkpoint every few steps, and each phase's end.
+    Of several processes the first one writes, and has the outcome.
 
     Raises:
         TrainingError: the rows, the start, the course or the result of the training are not what they must be.
         DataError: the snapshot cannot be read.
     """
+    processes = PartialState(cpu=not torch.cuda.is_available())  # first of all: who asks later is told the same
     set_seed(job.recipe.seed)
     rendering = load_rendering(job.base_path, job.recipe.max_length)
     rows = _render(job.snapshot_dir, rendering)
     phases = plan_phases(job.recipe, rows.sft.rows, rows.pairs.rows, rows.votes.rows)
     check_bos((row.prompt for phase in phases for row in phase.rows), rendering.tokenizer.bos_token_id)
     model = load_model(job.base_path, job.recipe, job.parent)
-    steps = count_steps(phases, job.recipe, PartialState().num_processes)
+    steps = count_steps(phases, job.recipe, processes.num_processes)
     metrics, history = rows.counts(), list[dict[str, float]]()
     for number, (phase, count) in enumerate(zip(phases, steps, strict=True)):
         done = _PhaseEnd(job.output.parent / f"phase-{number}")
@@ -58,8 +60,9 @@ def run(job: Job, report: Report) -> Outcome:
         metrics |= _summary(phase, logs, job.recipe.dpo_beta)
         history += logs
     answers = _smoke(model, rendering, phases)
-    if PartialState().is_main_process:
-        save_adapter(model, job.base, job.output)
+    if not processes.is_main_process:
+        return None
+    save_adapter(model, job.base, job.output)
     return Outcome(
         method=phases[-1].method,
         rank=model.peft_config["default"].r,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
+from accelerate import PartialState  # type: ignore[import-untyped]
+from datasets import Dataset, load_from_disk
 from torch.nn.functional import cross_entropy
 from trl import (  # type: ignore[attr-defined]  # TRL loads them lazily
     DPOConfig,
@@ -120,10 +121,10 @@ def make_trainer(model: Any, tokenizer: Any, phase: Phase, steps: int, recipe: R
     given: dict[str, Any] = {
         "model": model,
         "processing_class": tokenizer,
-        "train_dataset": _dataset(phase.rows),
+        "train_dataset": _dataset(phase.rows, folder / "rows"),
     }
     if phase.validation:
-        given["eval_dataset"] = _dataset(phase.validation)
+        given["eval_dataset"] = _dataset(phase.validation, folder / "validation-rows")
     shared = _arguments(recipe, steps, folder, validates=bool(phase.validation))
     own: dict[str, Any]
     match phase.method:
@@ -143,8 +144,19 @@ def make_trainer(model: Any, tokenizer: Any, phase: Phase, steps: int, recipe: R
             return WeightedKto(args=KTOConfig(**own, **shared), **given)
 
 
-def _dataset(rows: Rows) -> Dataset:
-    """The columns that TRL's data collators take."""
+def _dataset(rows: Rows, folder: Path) -> Dataset:
+    """The rows as files that all processes of a training share: TRL puts the reference's log-probabilities beside them,
+    where an attempt that goes on finds them, too."""
+    with PartialState().main_process_first():
+        if not folder.is_dir():
+            partial = folder.with_suffix(".partial")
+            Dataset.from_list(_columns(rows)).save_to_disk(partial)
+            partial.rename(folder)
+    return load_from_disk(folder)
+
+
+def _columns(rows: Rows) -> list[dict[str, Any]]:
+    """What TRL's data collators take."""
     columns: list[dict[str, Any]] = []
     own: dict[str, Any]
     for number, (row, weight) in enumerate(zip(rows, balanced_weights(rows), strict=True)):
@@ -159,7 +171,7 @@ def _dataset(rows: Rows) -> Dataset:
                 own = {"prompt_ids": row.prompt, "completion_ids": row.completion, "label": row.label}
                 own |= {"KL_completion_ids": other.completion}
         columns.append(own | {_WEIGHT: weight})
-    return Dataset.from_list(columns)
+    return columns
 
 
 def _balance(phase: Phase) -> dict[str, Any]:
@@ -201,5 +213,6 @@ def _arguments(recipe: Recipe, steps: int, folder: Path, *, validates: bool) -> 
         "logging_nan_inf_filter": False,  # or the log shows the last finite loss in place of a NaN
         "disable_tqdm": True,
         "seed": recipe.seed,
+        "data_seed": recipe.seed,
         **(validation if validates else {}),
     }

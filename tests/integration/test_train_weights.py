@@ -1,5 +1,6 @@
 """Weights of rows weigh the loss, seen in the gradients; with equal weights they are those of TRL's own trainers."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def ours(base: Path, method: Method, weigh: list[float], folder: Path):
     from pipeline.train.trainers import make_trainer
 
     recipe = Recipe(method=method, rank=8, alpha=16, batch_size=3, dpo_sft_weight=0.5)
-    phase = Phase(method, rows_of(method, weigh))
+    phase, folder = Phase(method, rows_of(method, weigh)), Path(tempfile.mkdtemp(dir=folder))
     return make_trainer(a_model(base), load_rendering(base, 64).tokenizer, phase, 1, recipe, folder)
 
 

@@ -63,7 +63,9 @@ def run_here(snapshot, base, output: Path, parent: Path | None = None, **changes
     )
     output.parent.mkdir(parents=True, exist_ok=True)
     steps: list[Progress] = []
-    return run(job, steps.append), steps
+    outcome = run(job, steps.append)
+    assert outcome is not None
+    return outcome, steps
 
 
 def greedy(base_path: Path, adapter: Path | None, prompt: str) -> str:
@@ -233,6 +235,31 @@ def test_a_killed_training_goes_on_where_it_was_and_ends_as_if_it_had_not_been(k
     assert outcome.metrics == adapter.metrics
 
     assert train(snapshot, (base[0], tmp_path / "gone"), tmp_path, **changes) == adapter  # not trained again
+
+
+def test_two_processes_train_what_one_does(snapshot, base, tmp_path):
+    from safetensors.torch import load_file
+
+    def tensors(adapter):
+        return load_file(tmp_path / "adapters" / adapter.sha256 / "adapter_model.safetensors")
+
+    def go_on(batch_size, launch):
+        recipe = RECIPE.model_copy(
+            update={"method": "auto", "max_steps": 8, "batch_size": batch_size, "learning_rate": 1e-4}
+            | {"start_from": "stable"}
+        )
+        places = tmp_path / "adapters", tmp_path / "work"
+        start = parent, tmp_path / "adapters" / parent.sha256
+        return train_adapter(snapshot, recipe, *base, start, *places, launch=launch)
+
+    parent = train(snapshot, base, tmp_path)
+    one, two = go_on(4, None), go_on(2, Path("configs/training/two-cpus.yaml").absolute())
+    assert two.metrics == pytest.approx(one.metrics, rel=1e-3)
+    # Adam turns a gradient near zero into a whole step of either sign, so tensors are compared as a whole.
+    before, expected, found = tensors(parent), tensors(one), tensors(two)
+    way = sum(float((expected[name] - before[name]).abs().sum()) for name in before)
+    apart = sum(float((expected[name] - found[name]).abs().sum()) for name in before)
+    assert apart < 0.15 * way
 
 
 def _wait_until_gone(work: Path) -> None:

@@ -1,0 +1,1 @@
+"""Whether training helps: preferences of people whom the model never saw, before and after, for each method."""
