@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 BUSINESSES, DAYS = 20, 30
+_AT_ONCE = 100_000
+"""Events, roughly, in whole days, that are made in one query."""
 FIRST_DAY = "2026-02-13"
 """So that the thirty days end with the benchmark's night."""
 
@@ -63,12 +65,12 @@ def write_lake(events_dir: Path, count: int) -> None:
     database.execute("SET TimeZone = 'UTC'")
     for rank, share in enumerate(rank_shares()):
         made = round(count * share)
-        for day in range(DAYS):
-            bounds = {"begin": made * day // DAYS, "end": made * (day + 1) // DAYS}
-            about = {"first": FIRST_DAY, "days": DAYS, "count": made, "business": f"business-{rank}"}
-            _write_hours(
-                database.sql(_EVENTS, params=about | bounds).to_arrow_table(), events_dir / "lake" / f"business-{rank}"
-            )
+        about = {"first": FIRST_DAY, "days": DAYS, "count": made, "business": f"business-{rank}"}
+        at_once = max(1, DAYS * _AT_ONCE // made)
+        for day in range(0, DAYS, at_once):
+            bounds = {"begin": made * day // DAYS, "end": made * min(day + at_once, DAYS) // DAYS}
+            events = database.sql(_EVENTS, params=about | bounds).to_arrow_table()
+            _write_hours(events, events_dir / "lake" / f"business-{rank}")
     database.close()
 
 
