@@ -43,9 +43,11 @@ from pipeline.serving.proof import choose_probe_texts, fingerprint, training_tex
 from pipeline.serving.validate import validate_adapter
 from pipeline.train.base_ref import base_model_ref
 from pipeline.train.process import train_adapter
+from pipeline.train.template import check_template, engine_tokenizer
 
 logger = logging.getLogger("flows.nightly")
 PROBE_TEXTS = 4
+TEMPLATE_EXAMPLES = 8
 PROBE_CANDIDATES = 16
 
 
@@ -72,6 +74,7 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
         rows = sum(manifest.rows[Split.TRAIN].values())
         if rows < about.dataset.min_rows:
             return _finish(config, _too_few(manifest, due, rows, about.dataset.min_rows))
+        step(_check_template, "compare templates")(config, settings, about, snapshot_dir)
         adapter = _train(config, about, services.registry, snapshot_dir)
         version = step(services.registry.register, "register")(
             adapter,
@@ -93,6 +96,17 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
             quarantined=_quarantined(manifest),
         )
         return _finish(config, outcome)
+
+
+def _check_template(config: Config, settings: Settings, about: BusinessConfig, snapshot_dir: Path) -> None:
+    """Before an hour is spent: the engine must read prompts as training does."""
+    from pipeline.train.tokenizer import load_rendering  # late: transformers takes seconds
+
+    model = config.system.base_model
+    examples = read_snapshot(snapshot_dir).rows[Split.TRAIN].all()
+    some = examples[:: max(1, len(examples) // TEMPLATE_EXAMPLES)][:TEMPLATE_EXAMPLES]
+    ids = engine_tokenizer(_engine_urls(config)[0], model.id, settings.engine_key.get_secret_value())
+    check_template(load_rendering(model.path, about.training.max_length), some, ids)
 
 
 def _train(config: Config, about: BusinessConfig, registry: ModelRegistry, snapshot_dir: Path) -> Adapter:

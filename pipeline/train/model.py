@@ -6,24 +6,13 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
-from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, GenerationConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from transformers.utils.import_utils import is_bitsandbytes_available, is_flash_attn_2_available
 
 from pipeline.errors import TrainingError
 from pipeline.records import BaseModelRef
 from pipeline.train.attention import ROW_BY_ROW
 from pipeline.train.recipe import Recipe
-from pipeline.train.rows import Rendering
-
-
-def load_rendering(base_path: Path, max_length: int) -> Rendering:
-    """The base model's tokenizer, with the tokens at which an engine stops."""
-    tokenizer = AutoTokenizer.from_pretrained(base_path)
-    stops = {tokenizer.eos_token_id}
-    if (base_path / "generation_config.json").is_file():
-        found = GenerationConfig.from_pretrained(base_path).eos_token_id
-        stops |= set(found) if isinstance(found, list) else {found}
-    return Rendering(tokenizer, frozenset(stops - {None}), max_length)
 
 
 def load_model(base_path: Path, recipe: Recipe, parent: Path | None) -> Any:

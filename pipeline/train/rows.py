@@ -175,6 +175,13 @@ class Rendering:
         )
 
 
+def answers_of(example: Example) -> tuple[tuple[Message, ...], ...]:
+    """What the example teaches about, the better answer first."""
+    if isinstance(example, PreferenceExample):
+        return example.chosen, example.rejected
+    return (example.completion,)
+
+
 def _worth(example: Example) -> tuple[float, str]:
     """Weight and owner."""
     return example.source.weight, " ".join(example.source.user_keys) or example.source.session

@@ -19,9 +19,10 @@ from pipeline.dataset.snapshot import read_snapshot
 from pipeline.records import Split
 from pipeline.train.checks import AnswerCheck, LossWatch, check_bos
 from pipeline.train.job import Job, Outcome, Progress
-from pipeline.train.model import load_model, load_rendering, save_adapter
+from pipeline.train.model import load_model, save_adapter
 from pipeline.train.plan import Phase, Row, count_steps, plan_phases
 from pipeline.train.rows import PairRow, Rendered, Rendering, SftRow, VoteRow
+from pipeline.train.tokenizer import load_rendering
 from pipeline.train.trainers import make_trainer
 
 _SMOKE_PROMPTS = 4

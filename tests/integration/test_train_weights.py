@@ -73,7 +73,7 @@ def _kept(trainer) -> list[str]:
 
 
 def ours(base: Path, method: Method, weigh: list[float], folder: Path):
-    from pipeline.train.model import load_rendering
+    from pipeline.train.tokenizer import load_rendering
     from pipeline.train.trainers import make_trainer
 
     recipe = Recipe(method=method, rank=8, alpha=16, batch_size=3, dpo_sft_weight=0.5)

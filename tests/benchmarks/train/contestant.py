@@ -19,10 +19,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
 from pipeline.records import Method
-from pipeline.train.model import load_model, load_rendering
+from pipeline.train.model import load_model
 from pipeline.train.plan import Phase
 from pipeline.train.recipe import Recipe
 from pipeline.train.rows import PairRow, SftRow
+from pipeline.train.tokenizer import load_rendering
 from pipeline.train.trainers import make_trainer
 from tests.benchmarks.train.chats import Chat, make_chats
 
