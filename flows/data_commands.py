@@ -22,6 +22,7 @@ def snapshot() -> None:
       tuneloop snapshot show --business support            the latest: counts, reasons, a few rows
       tuneloop snapshot diff 3f2a latest --business support   what changed since
       tuneloop snapshot duplicates --business support      what was taken for the same, and what stays of it
+      tuneloop snapshot inspect --business support         rows as the trainer gets them, learned tokens marked
     CARD.md in its folder is the data card. An id may be cut to its first characters.
     """
 
@@ -60,6 +61,23 @@ def show(name: str, configs: Path, business: str, side: str, examples: int) -> N
     from pipeline.records import Split
 
     snapshots.show(load_config(configs), business, name, Split(side), examples)
+
+
+@snapshot.command()
+@click.argument("name", metavar="[ID|latest]", default="latest")
+@CONFIGS
+@BUSINESS
+@_EXAMPLES
+def inspect(name: str, configs: Path, business: str, examples: int) -> None:
+    """Show training rows as the trainer gets them: rendered by the base model's chat template, cut to max_length.
+
+    What is only read is dim, what is learned green, what a pair or a thumb down teaches away from red. A row that is
+    not trained on says why.
+    """
+    from flows import inspection
+    from pipeline.config import load_config
+
+    inspection.inspect(load_config(configs), business, name, examples)
 
 
 @snapshot.command()

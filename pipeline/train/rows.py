@@ -30,6 +30,9 @@ class Tokenizer(Protocol):
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Token ids of a text."""
 
+    def decode(self, token_ids: list[int]) -> str:
+        """Text of token ids, special tokens included."""
+
 
 @dataclass(frozen=True)
 class SftRow:
