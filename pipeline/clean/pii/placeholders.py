@@ -1,11 +1,13 @@
 """Personal data replaced by placeholders that mean the same thing through a whole conversation.
 
-`<PHONE_1>` stands for one value, however it is written, in every prompt, answer, edit and comment of a session, so
-that prompt, chosen and rejected still fit together. A value found once is replaced wherever it stands in the session,
-also where the detector missed it. If anything goes wrong with a record, there is no record.
+`<PHONE_1>`, or a surrogate where the business asks for them, stands for one value, however it is written, in every
+prompt, answer, edit and comment of a session, so that prompt, chosen and rejected still fit together. A value found
+once is replaced wherever it stands in the session, also where the detector missed it. If anything goes wrong with a
+record, there is no record.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -14,11 +16,21 @@ from urllib.parse import unquote
 import regex
 from pydantic import JsonValue
 
-from pipeline.clean.pii.checks import compact
+from pipeline.clean.pii.checks import SPOKEN_DIGITS, compact
 from pipeline.clean.pii.patterns import PatternDetector
 from pipeline.clean.pii.rules import Rules
 from pipeline.clean.pii.spans import NAMES, PiiDetector, Span, fold, resolve
-from pipeline.clean.pii.structure import Piece, Place, Unscrubbable, Visit, map_json, map_message, map_text
+from pipeline.clean.pii.structure import (
+    PLAIN_NUMBER,
+    Piece,
+    Place,
+    Unscrubbable,
+    Visit,
+    map_json,
+    map_message,
+    map_text,
+)
+from pipeline.clean.pii.surrogates import surrogate
 from pipeline.clean.text import is_system, message_text, normalise
 from pipeline.errors import PipelineError
 from pipeline.records import Message
@@ -31,7 +43,6 @@ _URL = regex.compile(r"\b(?:https?|ftp|wss?)://[^\s<>\"'，。；、）】》]+"
 _BARE_VALUE = regex.compile(r"[\"']\s*:\s*$")
 _VALUE_BEFORE = ("", "=", ":", "(", "[", ",", "{", " ", "\t")
 _VALUE_AFTER = ("", ",", ")", "]", "}", ";", " ", "\n")
-_SPOKEN = str.maketrans("〇零一二三四五六七八九幺壹", "0012345678911")
 _NO_NAMES = frozenset({Place.FIXED, Place.CODE, Place.KEY, Place.NUMBER})
 
 
@@ -119,7 +130,8 @@ class _Session:
 
     known: dict[str, str]
     rules: Rules
-    placeholders: dict[tuple[str, str], str] = field(default_factory=dict)
+    numbers: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Entity and canonical value to the value's number among those of its kind."""
 
     def __post_init__(self) -> None:
         self.patterns = PatternDetector(self.rules)
@@ -128,11 +140,13 @@ class _Session:
         self.sweep = regex.compile("|".join(borders)) if self.known else None
 
     def placeholder(self, entity: str, value: str) -> str:
+        number = self.number(entity, value)
+        made = surrogate(entity, fold(value).text, number) if self.rules.surrogates else None
+        return made or f"<{entity}_{number}>"
+
+    def number(self, entity: str, value: str) -> int:
         key = (entity, _canonical(entity, value))
-        if key not in self.placeholders:
-            number = sum(entity == other for other, _ in self.placeholders) + 1
-            self.placeholders[key] = f"<{entity}_{number}>"
-        return self.placeholders[key]
+        return self.numbers.setdefault(key, sum(entity == other for other, _ in self.numbers) + 1)
 
 
 class _Scrubber:
@@ -142,6 +156,7 @@ class _Scrubber:
         self._session = session
         self._findings = findings
         self.replaced: dict[tuple[str, str], str] = {}
+        self.numbers: set[tuple[str, int]] = set()
 
     def __call__(self, piece: Piece) -> str:
         spans = spans_of(piece, self._findings)
@@ -170,7 +185,7 @@ class _Scrubber:
             placeholder = self._use(span.entity, text[span.start : span.end])
             if any(start < span.end and span.start < end for start, end in urls):
                 placeholder = placeholder.replace("<", "%3C").replace(">", "%3E")
-            elif _is_bare_literal(piece, span):
+            elif _is_bare_literal(piece, span) and not PLAIN_NUMBER.fullmatch(placeholder):
                 placeholder = f'"{placeholder}"'
             parts += [text[at : span.start], placeholder]
             at = span.end
@@ -179,14 +194,14 @@ class _Scrubber:
     def _use(self, entity: str, value: str) -> str:
         placeholder = self._session.placeholder(entity, value)
         self.replaced[entity, value] = placeholder
+        self.numbers.add((entity, self._session.number(entity, value)))
         return placeholder
 
 
 def _scrub(texts: Texts, scrubber: _Scrubber, fixed: frozenset[str]) -> Scrubbed:
     clean = _map_texts(texts, scrubber, fixed)
-    entities = [placeholder[1:].rsplit("_", 1)[0] for placeholder in set(scrubber.replaced.values())]
-    counts = {entity: entities.count(entity) for entity in sorted(set(entities))}
-    return Scrubbed(clean, counts, scrubber.replaced)
+    counts = Counter(entity for entity, _ in scrubber.numbers)
+    return Scrubbed(clean, dict(sorted(counts.items())), scrubber.replaced)
 
 
 def _map_texts(texts: Texts, visit: Visit, fixed: frozenset[str]) -> Texts:
@@ -280,7 +295,7 @@ def _canonical(entity: str, value: str) -> str:
 
 
 def _phone_digits(value: str) -> str:
-    number = regex.split(r"转|ext|x", value.translate(_SPOKEN), maxsplit=1, flags=regex.IGNORECASE)[0]
+    number = regex.split(r"转|ext|x", value.translate(SPOKEN_DIGITS), maxsplit=1, flags=regex.IGNORECASE)[0]
     digits = "".join(char for char in number if char.isdigit())
     return digits[-11:] if regex.fullmatch(r"(?:00)?861\d{10}", digits) else digits
 

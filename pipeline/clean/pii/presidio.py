@@ -6,6 +6,7 @@ look for kinds of data (dates, organisations, nationalities) whose removal would
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import regex
@@ -83,8 +84,15 @@ def _spans(text: str, results: Iterable[RecognizerResult]) -> Iterator[Span]:
         name = (result.recognition_metadata or {}).get(RecognizerResult.RECOGNIZER_NAME_KEY, "")
         entity = _OURS.get(result.entity_type, result.entity_type)
         span = Span(result.start, result.end, entity, f"Presidio's {name}", result.score)
-        if result.entity_type != "PHONE_NUMBER" or _is_phone(text, span):
+        if result.entity_type != "PHONE_NUMBER":
             yield span
+        elif _is_phone(text, span):
+            yield _without_open_bracket(text, span)
+
+
+def _without_open_bracket(text: str, span: Span) -> Span:
+    opened = text[span.start] == "(" and ")" not in text[span.start : span.end]
+    return replace(span, start=span.start + 1) if opened else span
 
 
 def _is_phone(text: str, span: Span) -> bool:

@@ -12,6 +12,7 @@ import phonenumbers
 import regex
 
 from pipeline.clean.pii.spans import Span, fold
+from pipeline.clean.pii.surrogates import surrogates_in
 from pipeline.clean.pii_config import PiiConfig, compile_pattern
 from pipeline.errors import DataError
 
@@ -37,6 +38,8 @@ class Rules:
 
     def __init__(self, config: PiiConfig | None = None, language: Literal["en", "zh"] = "en") -> None:
         said = config or PiiConfig()
+        self.surrogates = said.placeholders == "surrogates"
+        """Whether values are replaced by surrogates where their kind has them; those that stand in a text are left."""
         self.thresholds: dict[str, float] = {str(entity): least for entity, least in said.thresholds.items()}
         self._own = [
             (_Timed(f"pii.recognisers '{own.name}'", own.pattern), own.entity, own.name) for own in said.recognisers
@@ -65,6 +68,8 @@ class Rules:
         What lies inside an allowed value goes from the list, and what holds one is cut around it. A secret, and a
         number that an allowed one is only a part of, stay whole: they are other values.
         """
+        if self.surrogates:
+            spans = _without_surrogates(text, spans)
         allowed = self.allowed_in(text, spans)
         if not allowed:
             return list(spans)
@@ -137,6 +142,12 @@ class _Timed:
                 "the business's file, such as a repetition in a repetition"
             )
         return TimeoutError(f"{self._name} took more than {_SECONDS:g} s")
+
+
+def _without_surrogates(text: str, spans: Sequence[Span]) -> list[Span]:
+    folded = fold(text)
+    taken = [folded.restore(Span(start, end, "SURROGATE")) for start, end in surrogates_in(folded.text)]
+    return [span for span in spans if not any(t.start <= span.start and span.end <= t.end for t in taken)]
 
 
 def _is_number(value: str) -> bool:

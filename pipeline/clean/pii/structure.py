@@ -49,6 +49,8 @@ _STRUCTURAL = frozenset({"role", "type", "id", "tool_call_id", "index"})
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
 _FENCE = re.compile(r"```([^\n`]*)(.*?)(```|\Z)", re.DOTALL)
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?', re.DOTALL)
+PLAIN_NUMBER = re.compile(r"[1-9]\d*")
+"""What may stand as a number where a number was."""
 _AFTER_KEY = re.compile(r"\s*:")
 
 
@@ -87,7 +89,9 @@ def map_json(value: JsonValue, visit: Visit, place: Place, key: str = "") -> Jso
         return {visit(Piece(k, Place.KEY)): map_json(v, visit, place, k) for k, v in value.items()}
     if isinstance(value, int | float) and not isinstance(value, bool):
         shown = visit(Piece(str(value), Place.NUMBER, _lead(key)))
-        return value if shown == str(value) else shown
+        if shown == str(value):
+            return value
+        return int(shown) if PLAIN_NUMBER.fullmatch(shown) else shown
     return value
 
 
@@ -146,7 +150,7 @@ def _map_literals(source: str, visit: Visit, place: Place) -> str:
         value = json.loads(token) if token.startswith('"') else token
         if not token.startswith('"'):
             shown = visit(Piece(value, Place.NUMBER, _lead(key)))
-            new = token if shown == value else json.dumps(shown)
+            new = shown if shown == value or PLAIN_NUMBER.fullmatch(shown) else json.dumps(shown)
         else:
             is_key = bool(_AFTER_KEY.match(source, literal.end()))
             shown = visit(Piece(value, Place.KEY)) if is_key else map_text(value, visit, place, key)
