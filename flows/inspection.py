@@ -54,4 +54,4 @@ def _styles(example: Example) -> Iterable[str]:
 
 
 def _text(rendering: Rendering, ids: list[int]) -> str:
-    return plain(rendering.tokenizer.decode(ids), _LONGEST)
+    return plain(str(rendering.tokenizer.decode(ids)), _LONGEST)

@@ -30,7 +30,7 @@ class Tokenizer(Protocol):
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Token ids of a text."""
 
-    def decode(self, token_ids: list[int]) -> str:
+    def decode(self, token_ids: Any) -> Any:
         """Text of token ids, special tokens included."""
 
 
