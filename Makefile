@@ -1,6 +1,6 @@
 # make demo | make test: each does its own set-up. `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test check format bench-gateway bench-dedup bench-clean bench-train bench-learning
+.PHONY: help setup demo down test check format bench-pii bench-gateway bench-dedup bench-clean bench-train bench-learning
 
 PY := .venv/bin/python
 
@@ -34,6 +34,9 @@ bench-clean: setup  ## measure a night from the event log to the snapshot; ARGS=
 
 bench-learning: setup  ## measure whether SFT, DPO and KTO help, on pairs that were not learned (an hour)
 	@$(PY) -m tests.benchmarks.learning $(ARGS)
+
+bench-pii: setup  ## measure what is found of personal data, and what it costs, against plain Presidio
+	@$(PY) -m tests.benchmarks.pii $(ARGS)
 
 check: setup  ## lint, format, types
 	@$(PY) -m ruff check .

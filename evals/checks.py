@@ -3,11 +3,14 @@
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import assert_never
 
 import jsonschema
 from pydantic import JsonValue
 
+from pipeline.clean.pii.patterns import PatternDetector
+from pipeline.clean.quality import is_refusal
 from pipeline.dataset.suite import (
     Contains,
     EndsWith,
@@ -15,6 +18,10 @@ from pipeline.dataset.suite import (
     Language,
     MaxChars,
     MaxWords,
+    MinChars,
+    MustNotRefuse,
+    MustRefuse,
+    NoPersonalData,
     NotContains,
     Regex,
     StartsWith,
@@ -26,8 +33,12 @@ _LATIN_WORD = re.compile(r"[A-Za-z]+")
 _FENCE = re.compile(r"\A```(?:json)?\s*\n(.*)\n```\s*\Z", re.DOTALL)
 
 
-def passes(check: Mapping[str, JsonValue], answer: str) -> bool:
-    """Whether the answer keeps a check as it stands in `EvalItem.checks`."""
+def passes(check: Mapping[str, JsonValue], answer: str, personal: PatternDetector | None = None) -> bool:
+    """Whether the answer keeps a check as it stands in `EvalItem.checks`.
+
+    Args:
+        personal: finds personal data by the business's rules; without them its own data counts too.
+    """
     rule = parse_check(check)
     match rule:
         case Contains():
@@ -42,14 +53,27 @@ def passes(check: Mapping[str, JsonValue], answer: str) -> bool:
             return re.search(rule.pattern, answer) is not None
         case MaxChars():
             return len(answer.strip()) <= rule.limit
+        case MinChars():
+            return len(answer.strip()) >= rule.limit
         case MaxWords():
             return count_words(answer) <= rule.limit
         case Language():
             return written_in(answer) == rule.language
         case JsonSchema():
             return _fits(answer, rule.json_schema)
+        case MustRefuse():
+            return is_refusal(answer)
+        case MustNotRefuse():
+            return not is_refusal(answer)
+        case NoPersonalData():
+            return not holds_personal_data(answer, personal)
         case _:
             assert_never(rule)
+
+
+def holds_personal_data(answer: str, personal: PatternDetector | None = None) -> bool:
+    """Whether a pattern proves personal data (phone, mail, card, id, key); placeholders like `<EMAIL_1>` are none."""
+    return bool((personal or _detector())([answer])[0])
 
 
 def count_words(text: str) -> int:
@@ -68,6 +92,11 @@ def written_in(text: str) -> str | None:
     if not chinese and not english:
         return None
     return "zh" if chinese >= english else "en"
+
+
+@cache
+def _detector() -> PatternDetector:
+    return PatternDetector()
 
 
 def _fits(answer: str, schema: Mapping[str, JsonValue]) -> bool:

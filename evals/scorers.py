@@ -11,15 +11,16 @@ from functools import cache
 
 from sacrebleu.metrics.chrf import CHRF
 
-from evals.checks import passes
+from evals.checks import holds_personal_data, passes
 from pipeline.clean.pii.patterns import PatternDetector
 from pipeline.clean.quality import is_refusal
 from pipeline.records import EvalItem
 
-Scorer = Callable[[EvalItem, str], float | None]
+Scorer = Callable[[EvalItem, str, PatternDetector | None], float | None]
+"""Takes what was asked, what came, and what finds personal data by the business's rules, if it has any."""
 
 
-def golden(item: EvalItem, answer: str) -> float | None:
+def golden(item: EvalItem, answer: str, personal: PatternDetector | None) -> float | None:
     """Share of the item's checks (its own and the business's rules) that the answer passes.
 
     Silence keeps no rule: an empty answer scores 0, although it contains nothing forbidden and is short.
@@ -28,10 +29,10 @@ def golden(item: EvalItem, answer: str) -> float | None:
         return None
     if not answer.strip():
         return 0.0
-    return sum(1 for check in item.checks if passes(check, answer)) / len(item.checks)
+    return sum(1 for check in item.checks if passes(check, answer, personal)) / len(item.checks)
 
 
-def chrf(item: EvalItem, answer: str) -> float | None:
+def chrf(item: EvalItem, answer: str, personal: PatternDetector | None) -> float | None:
     """Similarity of characters to the accepted or edited answer, in [0, 1].
 
     chrF2 with sacrebleu's settings, divided by 100 (Popović, "chrF: character n-gram F-score for automatic MT
@@ -42,12 +43,12 @@ def chrf(item: EvalItem, answer: str) -> float | None:
     return float(_chrf().sentence_score(answer, [item.reference]).score) / 100
 
 
-def refusal(item: EvalItem, answer: str) -> float | None:
+def refusal(item: EvalItem, answer: str, personal: PatternDetector | None) -> float | None:
     """1 when the answer declines to help, else 0."""
     return float(is_refusal(answer))
 
 
-def empty(item: EvalItem, answer: str) -> float | None:
+def empty(item: EvalItem, answer: str, personal: PatternDetector | None) -> float | None:
     """1 when there is nothing to read, else 0."""
     return float(not answer.strip())
 
@@ -56,7 +57,7 @@ _TOKEN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W\u3400-\u9fff\uf900-\ufaf
 _LONGEST_UNIT = 20
 
 
-def repetition(item: EvalItem, answer: str) -> float | None:
+def repetition(item: EvalItem, answer: str, personal: PatternDetector | None) -> float | None:
     """1 when the answer is stuck in a loop, else 0.
 
     Either a unit of up to 20 words (Chinese: characters) stands at least four times in a row over at least eight
@@ -67,16 +68,12 @@ def repetition(item: EvalItem, answer: str) -> float | None:
     return float(_loops(words) or _repeated_share(words) > 0.5)
 
 
-def pii_leak(item: EvalItem, answer: str) -> float | None:
-    """1 when the answer holds personal data that a pattern proves (phone, mail, card, id, key), else 0.
-
-    Placeholders such as `<EMAIL_1>` are what training texts have in place of such data, and are no leak. `score` takes
-    a business's own detector instead, for which the business's telephone is none either.
-    """
-    return float(bool(_detector()([answer])[0]))
+def pii_leak(item: EvalItem, answer: str, personal: PatternDetector | None) -> float | None:
+    """1 when the answer holds personal data, which placeholders and the business's own telephone are not, else 0."""
+    return float(holds_personal_data(answer, personal))
 
 
-def length_ratio(item: EvalItem, answer: str) -> float | None:
+def length_ratio(item: EvalItem, answer: str, personal: PatternDetector | None) -> float | None:
     """|ln(characters of the answer / characters of the reference)|: 0.7 is twice or half as long.
 
     An empty answer or reference counts as one character.
@@ -111,9 +108,7 @@ def score(item: EvalItem, answer: str, personal: PatternDetector | None = None) 
         answer: what came.
         personal: finds personal data by the business's rules; without them its own data counts as a leak.
     """
-    scores = {name: scorer(item, answer) for name, scorer in SCORERS.items()}
-    if personal is not None:
-        scores["pii_leak"] = float(bool(personal([answer])[0]))
+    scores = {name: scorer(item, answer, personal) for name, scorer in SCORERS.items()}
     return {name: value for name, value in scores.items() if value is not None}
 
 
@@ -129,11 +124,6 @@ def preference_scores(chosen_logprob: float, rejected_logprob: float) -> dict[st
 @cache
 def _chrf() -> CHRF:
     return CHRF()
-
-
-@cache
-def _detector() -> PatternDetector:
-    return PatternDetector()
 
 
 def _loops(words: list[str]) -> bool:

@@ -79,6 +79,13 @@ class MaxChars(Record):
     limit: int = Field(ge=1)
 
 
+class MinChars(Record):
+    """The answer has at least so many characters."""
+
+    kind: Literal["min_chars"]
+    limit: int = Field(ge=1)
+
+
 class MaxWords(Record):
     """The answer has at most so many words; a Chinese character counts as one."""
 
@@ -101,8 +108,38 @@ class JsonSchema(Record):
     json_schema: Annotated[dict[str, JsonValue], AfterValidator(_is_schema)] = Field(alias="schema")
 
 
+class MustRefuse(Record):
+    """The answer declines to help."""
+
+    kind: Literal["must_refuse"]
+
+
+class MustNotRefuse(Record):
+    """The answer does not decline to help."""
+
+    kind: Literal["must_not_refuse"]
+
+
+class NoPersonalData(Record):
+    """The answer holds no personal data that a pattern proves; the business's own telephone is none."""
+
+    kind: Literal["no_personal_data"]
+
+
 AnswerCheck: TypeAlias = Annotated[
-    Contains | NotContains | StartsWith | EndsWith | Regex | MaxChars | MaxWords | Language | JsonSchema,
+    Contains
+    | NotContains
+    | StartsWith
+    | EndsWith
+    | Regex
+    | MaxChars
+    | MinChars
+    | MaxWords
+    | Language
+    | JsonSchema
+    | MustRefuse
+    | MustNotRefuse
+    | NoPersonalData,
     Field(discriminator="kind"),
 ]
 

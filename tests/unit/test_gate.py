@@ -11,7 +11,7 @@ from pipeline.errors import DataError
 from pipeline.records import Check, EvalResult, GateDecision, ScoredItem, Verdict
 from tests.builders import a_scored, an_eval_item, an_eval_result
 
-CONFIG = GateConfig(bootstrap_samples=200)
+CONFIG = GateConfig(bootstrap_samples=200, min_users=20)
 
 
 def result(before: list[float], after: list[float], metric: str = "golden", **candidate: float) -> EvalResult:

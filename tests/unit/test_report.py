@@ -196,7 +196,7 @@ def test_the_first_adapter_is_compared_with_the_base_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lang", "told"), [("en", "only 12 users were heard, and 20 are needed"), ("zh", "只有 12 位用户，至少需要 20 位")]
+    ("lang", "told"), [("en", "only 12 users were heard, and 30 are needed"), ("zh", "只有 12 位用户，至少需要 30 位")]
 )
 def test_too_few_users_are_said(lang: str, told: str) -> None:
     assert told in Reader(page(result(), business(lang, gate={"bootstrap_samples": 200}))).text

@@ -20,6 +20,9 @@ items:
       - {kind: starts_with, text: 您好}
       - {kind: regex, pattern: '\\d+ 天'}
       - {kind: max_chars, limit: 200}
+      - {kind: min_chars, limit: 2}
+      - {kind: must_not_refuse}
+      - {kind: no_personal_data}
       - {kind: language, language: zh}
   - id: as-json
     messages:
@@ -42,7 +45,7 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
     assert [check.kind for check in suite.rules] == ["ends_with", "max_words"]
     assert [item.id for item in suite.items] == ["refund", "as-json", "rules-only"]
     assert suite.items[0].messages == ({"role": "user", "content": "怎么退款？"},)
-    assert len(suite.items[0].checks) == 6
+    assert len(suite.items[0].checks) == 9
 
 
 def test_every_check_survives_its_json(tmp_path: Path) -> None:

@@ -37,10 +37,10 @@ _OURS = {
 }
 _SHAPE_ALONE = 0.35
 """Below this threshold a shape counts without the words around it, and every text must be looked at."""
-_SHORTEST_PHONE = 6
+_SHORTEST_PHONE = 7
 """Digits: numbering plans hold emergency numbers too, and those are nobody's."""
 _WORD = regex.compile(r"\w+|[^\w\s]")
-_DIGITS = regex.compile(rf"(?:\d[^\d\n]{{0,8}}){{{_SHORTEST_PHONE - 1}}}\d")
+_DIGITS = regex.compile(rf"\d(?:[^\w\n]{{0,4}}\d){{{_SHORTEST_PHONE - 1}}}")
 _DIALLED = regex.compile(r"[+(]\d|(?<!\d)0\d{5}|\d[ ()\-]+\d|\d\.\d+\.\d")
 _CODES = regex.compile(r"\d{8}|[A-Za-z0-9]{25}|(?i:driv|licen[sc]e|permit|\blic\b|identification|\bc?dls?\b)")
 
@@ -59,8 +59,10 @@ class PresidioNumbers:
 
     def __call__(self, folded: str) -> list[Span]:
         """Spans in a folded text, with their scores; they may overlap."""
-        if not self._asked_always and not may_hold_a_number(folded):
-            return []
+        return self.look(folded) if self._asked_always or may_hold_a_number(folded) else []
+
+    def look(self, folded: str) -> list[Span]:
+        """The same without asking first whether it is worth it."""
         return list(_spans(folded, self._analyzer.analyze(folded, "en")))
 
 

@@ -21,7 +21,7 @@ from tests.benchmarks.tables import rows_table, shown, table
 
 _CHATS = {"sft": 32, "dpo": 16}
 """Rows, eight a step."""
-_ROUNDS = 2
+_ROUNDS = 1
 _CONTENDED_CORES = 0.15
 _METHOD = """\
 Rows are short chats of everyday words, each fourth Chinese, 150 tokens on average, for the demo's base model
@@ -106,7 +106,7 @@ def _rows(method: str, runs: Sequence[Run]) -> list[Row]:
 
 
 def _section(rows: Sequence[Row], runs: Sequence[Run], machine: Machine, now: datetime) -> str:
-    about = f"{_ROUNDS} rounds. {machine}, TRL {version('trl')}, torch {version('torch')}."
+    about = f"{_ROUNDS} round. {machine}, TRL {version('trl')}, torch {version('torch')}."
     first = runs[: 2 * len(_CHATS)]
     losses = table(
         ("loss at each step", *map(str, range(1, 5))),
