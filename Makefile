@@ -1,6 +1,6 @@
 # make demo | make test: each does its own set-up. `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test check format bench-pii bench-gateway bench-dedup bench-clean bench-train bench-learning
+.PHONY: help setup demo down test check format bench-pii bench-gate bench-gateway bench-dedup bench-clean bench-train bench-learning
 
 PY := .venv/bin/python
 
@@ -37,6 +37,9 @@ bench-learning: setup  ## measure whether SFT, DPO and KTO help, on pairs that w
 
 bench-pii: setup  ## measure what is found of personal data, and what it costs, against plain Presidio
 	@$(PY) -m tests.benchmarks.pii $(ARGS)
+
+bench-gate: setup  ## measure how often the gate and the canary are wrong, and what they can find
+	@$(PY) -m tests.benchmarks.gate $(ARGS)
 
 check: setup  ## lint, format, types
 	@$(PY) -m ruff check .

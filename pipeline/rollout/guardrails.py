@@ -12,7 +12,7 @@ from pydantic import AwareDatetime
 
 from pipeline.config import RolloutConfig, StepConfig
 from pipeline.records import Check, Record
-from pipeline.rollout.sequential import boundary, mean_variance, sample_ratio_evidence
+from pipeline.rollout.sequential import boundary, detectable, mean_variance, sample_ratio_evidence
 
 POWER_80 = 0.8416
 """Normal quantile of 80 % power."""
@@ -115,17 +115,20 @@ def _against_control(
     if len(candidate) < 2 or len(control) < 2:
         return _no_evidence(metric, users)
     estimate = sum(candidate) / len(candidate) - sum(control) / len(control)
-    error = math.sqrt(_variance(candidate) + _variance(control))
+    mine, theirs = _variance(candidate), _variance(control)
     pairs = 2 / (1 / len(candidate) + 1 / len(control))
-    return _check(metric, estimate, error, 0.0, users, boundary(pairs, alpha, step.min_users))
+    width = boundary(pairs, alpha, step.min_users)
+    effect = detectable(width + POWER_80, (sum(control) + 1) / (len(control) + 2), mine, theirs)
+    return _check(metric, estimate, width * math.sqrt(mine + theirs), 0.0, users, effect)
 
 
 def _against_limit(metric: str, values: Sequence[float], limit: float, alpha: float, step: StepConfig) -> Check:
     if len(values) < 2:
         return _no_evidence(metric, len(values))
-    error = math.sqrt(_variance(values))
-    mean = sum(values) / len(values)
-    return _check(metric, mean, error, limit, len(values), boundary(len(values), alpha, step.min_users))
+    mean, variance = sum(values) / len(values), _variance(values)
+    width = boundary(len(values), alpha, step.min_users)
+    effect = detectable(width + POWER_80, limit, variance, 0.0)
+    return _check(metric, mean, width * math.sqrt(variance), limit, len(values), limit + effect)
 
 
 def _sample_ratio(candidate: int, control: int, alpha: float) -> Check:
@@ -165,19 +168,18 @@ def _assignment(evidence: Evidence) -> Check:
     )
 
 
-def _check(metric: str, estimate: float, error: float, margin: float, users: int, standard_errors: float) -> Check:
-    low = estimate - standard_errors * error
+def _check(metric: str, estimate: float, width: float, margin: float, users: int, effect: float) -> Check:
     return Check(
         metric=metric,
         role="guardrail",
         estimate=estimate,
-        low=low,
-        high=estimate + standard_errors * error,
+        low=estimate - width,
+        high=estimate + width,
         margin=margin,
         items=users,
         users=users,
-        smallest_effect=margin + (standard_errors + POWER_80) * error,
-        passed=low <= margin,
+        smallest_effect=effect,
+        passed=estimate - width <= margin,
     )
 
 

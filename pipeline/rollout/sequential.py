@@ -42,6 +42,26 @@ def mean_variance(users: Looks, total: Looks, squares: Looks) -> Looks:
     return ((squares + 1) - (total + 1) ** 2 / counted) / (counted - 1) / users
 
 
+def detectable(standard_errors: float, rate: float, candidate: float, control: float) -> float:
+    """How much worse a candidate must be to lie so many standard errors above the control.
+
+    The candidate's variance is taken as it would be at that difference: of a rare event it grows with its rate, so that
+    the variance of two equal arms would promise too much.
+
+    Args:
+        rate: of the control, in [0, 1].
+        candidate: variance of its mean, while it is at about the control's rate.
+        control: variance of its mean.
+    """
+    rate = min(max(rate, 1e-6), 1 - 1e-6)
+    difference = 0.0
+    for _ in range(20):  # a contraction: ten steps settle it to three digits
+        moved = min(rate + difference, max(rate, 0.5))
+        grown = candidate * moved * (1 - moved) / (rate * (1 - rate))
+        difference = standard_errors * math.sqrt(grown + control)
+    return difference
+
+
 def sample_ratio_evidence(first: Looks, second: Looks) -> Looks:
     """ln of the e-value against "a new user is as likely in either arm".
 

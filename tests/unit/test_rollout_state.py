@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from pipeline.config import RolloutConfig, StepConfig
 from pipeline.rollout.guardrails import GUARDRAILS, LATENCIES, ArmEvidence, Evidence, check_step
-from pipeline.rollout.sequential import boundary, mean_variance, sample_ratio_evidence
+from pipeline.rollout.sequential import boundary, detectable, mean_variance, sample_ratio_evidence
 from pipeline.rollout.state import (
     Action,
     Canary,
@@ -322,6 +322,15 @@ def test_the_variance_of_a_mean_is_the_samples_with_two_opposite_users_added(val
     expected = np.var([*values, 0.0, 1.0], ddof=1) / len(values)
     found = mean_variance(float(len(values)), sum(values), sum(value * value for value in values))
     assert found == pytest.approx(expected)
+
+
+def test_what_can_be_detected_allows_for_the_candidates_larger_variance() -> None:
+    rare, alike = 0.02 * 0.98 / 100, 0.5 * 0.5 / 100
+    assert detectable(4, 0.5, alike, alike) == pytest.approx(4 * np.sqrt(2 * alike))
+    found = detectable(4, 0.02, rare, rare)
+    moved = 0.02 + found
+    assert found == pytest.approx(4 * np.sqrt(rare + moved * (1 - moved) / 100), rel=1e-3)
+    assert found > 1.5 * 4 * np.sqrt(2 * rare)
 
 
 def test_looks_may_come_as_arrays() -> None:
