@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from evals.scorers import pii_leak
@@ -106,7 +106,12 @@ soups = st.lists(st.sampled_from([*VALUES, "说", " ", "\n", "，", "电话", "x
 @settings(max_examples=80, deadline=None)
 @given(soups)
 def test_what_is_left_is_no_leak_and_is_left_alone_the_second_time(text: str) -> None:
-    once = scrubbed("说" + text)
+    turns = Texts((user("说" + text),), (), user(""), ())
+    (result,) = scrub_conversation((turns,), find_all((turns,), detector, frozenset()), frozenset(), RULES)
+    # Numbers glued into one soup may leave a new one behind: then the record fails closed, and nothing gets through.
+    assume(isinstance(result, Scrubbed))
+    assert isinstance(result, Scrubbed)
+    once = str(result.texts.messages[0]["content"])
     assert detector([once]) == [[]]
     assert scrubbed(once) == once
 
