@@ -336,6 +336,9 @@ class Settings(BaseSettings):
     """Signs the links to reports."""
     engine_key: SecretStr = SecretStr("")
     """API key of the engines, if they were started with one."""
+    mlflow_password: SecretStr = SecretStr("")
+    """Of MLflow's account `admin`, in whose name tuneloop works there. Set, `tuneloop up` starts an MLflow that asks
+    people to log in, so that it is known who clicked; empty, it asks nobody."""
     redis_url: SecretStr = SecretStr("")
     """Of the Redis that gateways of several hosts share, such as redis://:password@host:6379/0; empty on one host."""
 

@@ -3,10 +3,12 @@
 SQLite on one machine, PostgreSQL when several hosts share it. Each table has one owner: `rollouts`, `published_routes`
 and `audit` are written by `pipeline.rollout.store`, `api_keys` by `pipeline.gateway.auth`, `session_arms` by
 `pipeline.gateway.arms`, `quarantine` by `pipeline.collect.quarantine`, `erasures` and `erased` by
-`pipeline.erase.ledger`; the last two also write to `audit` what was decided and done.
+`pipeline.erase.ledger`, `alias_changes` by `pipeline.registry.alias_log`; quarantine and erasure also write to `audit`
+what was decided and done.
 """
 
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -58,6 +60,17 @@ audit = Table(
     Column("actor", String(200), nullable=False),
     Column("action", String(80), nullable=False),
     Column("detail", JSON, nullable=False),
+)
+
+alias_changes = Table(
+    "alias_changes",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("business", String(256), nullable=False, index=True),  # any registered model's name, as people make them
+    Column("alias", String(256), nullable=False),
+    Column("version", Integer),  # null: removed
+    Column("by", String(256), nullable=False),
 )
 
 api_keys = Table(
@@ -125,6 +138,11 @@ def open_control(url: str) -> Engine:
     metadata.create_all(engine)
     _add_columns(engine)
     return engine
+
+
+def aware(value: datetime) -> datetime:
+    """A time as it was written: SQLite forgets the zone, and everything is written in UTC."""
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def wipe_free_space(engine: Engine, patience_s: float = 60.0) -> bool:

@@ -28,7 +28,7 @@ def connect(config: Config, settings: Settings) -> Services:
     key = settings.engine_key.get_secret_value() or None
     config.state_dir.mkdir(parents=True, exist_ok=True)
     return Services(
-        registry=MlflowRegistry(config.system.mlflow.url),
+        registry=MlflowRegistry(config.system.mlflow.url, settings.mlflow_password.get_secret_value()),
         servers={
             engine.name: VllmServer(engine.url, config.system.base_model.id, api_key=key)
             for engine in config.system.engines

@@ -7,9 +7,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -48,10 +48,12 @@ class Started:
     command: tuple[str, ...]
     ready: str
     log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("TUNELOOP_")}
+        environment |= self.environment
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -180,14 +182,16 @@ def engines(base_model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def mlflow_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A stock MLflow server with an empty database."""
-    yield from _stock_server("mlflow.sh", "/health", tmp_path_factory.mktemp("mlflow"))
+    """An MLflow server with an empty database, as `tuneloop up` starts it."""
+    with running_server("mlflow.sh", "/health", tmp_path_factory.mktemp("mlflow")) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="session")
 def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A stock Prefect server with an empty database."""
-    yield from _stock_server("prefect.sh", "/api/health", tmp_path_factory.mktemp("prefect"))
+    with running_server("prefect.sh", "/api/health", tmp_path_factory.mktemp("prefect")) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="session")
@@ -219,13 +223,16 @@ def redis_url(redis_server: str) -> str:
             time.sleep(0.05)
 
 
-def _stock_server(script: str, ready: str, state: Path) -> Iterator[str]:
+@contextmanager
+def running_server(script: str, ready: str, state: Path, **environment: str) -> Iterator[Started]:
+    """A server that one of the launch scripts starts, with what it keeps in `state`."""
     port = free_port()
     server = Started(
         url=f"http://127.0.0.1:{port}",
         command=(str(LAUNCH / script), "127.0.0.1", str(port), str(state)),
         ready=ready,
         log=state / "server.log",
+        environment=environment,
     )
     with running(server):
-        yield server.url
+        yield server

@@ -17,7 +17,9 @@ from pipeline.errors import ServingError
 from pipeline.gateway.guard import Trip
 from pipeline.gateway.routing import assign, assignment_hash, target_of
 from pipeline.records import GateDecision, ModelVersion, Route, Routes, Verdict, canonical_json
+from pipeline.registry.alias_log import AliasLog
 from pipeline.registry.memory import MemoryRegistry
+from pipeline.rollout.state import Outcome, Steady, stable_of
 from pipeline.rollout.store import RolloutStore
 from pipeline.serving.proof import fingerprint
 from pipeline.serving.scripted import Faults, ScriptedEngine
@@ -59,9 +61,7 @@ class Engines:
 class World:
     """Engines, a registry, a gateway and one business: `with World(folder, engines) as world`."""
 
-    def __init__(
-        self, folder: Path, engines: "Engines", registry: MemoryRegistry | None = None, **rollout: Any
-    ) -> None:
+    def __init__(self, folder: Path, engines: "Engines", registry: Any = None, **rollout: Any) -> None:
         self.folder = folder
         engines.forget()
         self.engines, self.servers = engines.engines, engines.servers
@@ -95,7 +95,7 @@ class World:
             ),
             businesses={"support": self.business},
         )
-        self.registry = registry or MemoryRegistry()
+        self.registry: Any = registry or MemoryRegistry()
         self.gateway = FakeGateway()
         self.now = MORNING
         self.broken: set[int] = set()
@@ -107,6 +107,7 @@ class World:
         """Something urgent waits all the time: engines get one adapter a tick."""
         self._database = open_control(f"sqlite:///{folder / 'control.db'}")
         self.store = RolloutStore(self._database)
+        self.alias_log = AliasLog(self._database)
         self.controller = self.new_controller()
         (folder / "state" / "events" / "segments").mkdir(parents=True)
 
@@ -129,6 +130,7 @@ class World:
             push_routes=Fragile(self.gateway, self).push,
             read_trips=Fragile(self.gateway, self).trips,
             validate=self.validate,
+            who_set=self.alias_log.who_set,
             clock=lambda: self.now,
             interrupted=lambda: self.busy,
         )
@@ -147,7 +149,7 @@ class World:
 
     def publish_version(self, gate: str = "promote") -> int:
         """Train, register, measure and gate one more adapter, as a night does."""
-        number = len(self.registry.entries) + 1
+        number = len(self.registry.versions("support")) + 1
         folder = self.folder / "trained" / str(number)
         folder.mkdir(parents=True)
         config, weights = ADAPTER_FILES
@@ -178,6 +180,22 @@ class World:
             seed=0,
         )
         self.registry.record_decision(decision, version.version, report)
+
+    def put_in_service(self, version: int) -> None:
+        """As if its canary had gone well; what served before is `previous`."""
+        stored = self.store.read("support")
+        outcome = Outcome(
+            version=version,
+            result="promoted",
+            reason="all steps passed",
+            actor="anna",
+            started_at=self.now,
+            ended_at=self.now,
+            steps=(),
+        )
+        steady = Steady(business="support", stable=version, previous=stable_of(stored.state), last=outcome)
+        ledger = stored.ledger.model_copy(update={"state": steady, "newest_tried": version})
+        self.store.write(ledger, stored.generation, self.now)
 
     def name(self, version: int) -> str:
         """Serving name."""

@@ -36,7 +36,7 @@ def settle(
         if owed.tags and owed.version in known:
             registry.set_tags(business.business, owed.version, owed.tags)
         if owed.drop_alias:
-            registry.drop_alias(business.business, owed.drop_alias)
+            registry.drop_alias(business.business, owed.drop_alias, owed.version)
     store.write(stored.ledger.model_copy(update={"owed": ()}), stored.generation, now)
 
 
@@ -74,7 +74,7 @@ def _align(
     registry: ModelRegistry, business: str, alias: Alias, version: int | None, aliases: Mapping[str, int]
 ) -> None:
     if version is None and alias in aliases:
-        registry.drop_alias(business, alias)
+        registry.drop_alias(business, alias, aliases[alias])
     elif version is not None and aliases.get(alias) != version:
         registry.set_alias(business, alias, version)
 

@@ -32,6 +32,7 @@ from flows.controller.status import describe
 from pipeline.config import Config, Settings, load_config, load_settings
 from pipeline.errors import ConfigError, PipelineError, RegistryError
 from pipeline.records import ModelVersion
+from pipeline.registry.alias_log import AliasLog
 from pipeline.registry.base import ModelRegistry
 from pipeline.rollout.store import RolloutStore
 from pipeline.services import Services, connect
@@ -197,6 +198,7 @@ def build(config: Config, settings: Settings, services: Services, loop: Loop) ->
         push_routes=gateways.push,
         read_trips=gateways.trips,
         validate=validate,
+        who_set=AliasLog(services.control).who_set,
         clock=lambda: datetime.now(UTC),
         interrupted=loop.is_woken,
     )

@@ -75,6 +75,7 @@ class Controller:
         push_routes: Callable[[Routes], None],
         read_trips: Callable[[], Sequence[Trip]],
         validate: Callable[[Path, ModelVersion], None],
+        who_set: Callable[[str, str, int], str | None],
         clock: Callable[[], datetime],
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -84,6 +85,7 @@ class Controller:
             push_routes: gives a table to all gateways; raises `PipelineError` when one did not take it.
             read_trips: from all gateways.
             validate: refuses an adapter's folder, by `ServingError`, that engines cannot serve rightly.
+            who_set: tells who set an alias of a business on a version, if that is known.
             clock: for calls from people; `tick` is told the time.
             interrupted: whether something urgent waits; engines are then left for the next tick.
         """
@@ -93,7 +95,7 @@ class Controller:
         self._versions = VersionBook(registry)
         self.fleet = Fleet(config.system.engines, servers, registry, adapters_dir)
         self._publisher = Publisher(config, store, self.fleet, self._versions, push_routes)
-        self._desk = Desk(config, registry, self._versions, store, self.fleet, self._publisher, validate)
+        self._desk = Desk(config, registry, self._versions, store, self.fleet, self._publisher, validate, who_set)
         self._events_dir = events_dir
         self._read_trips = read_trips
         self._clock = clock

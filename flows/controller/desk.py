@@ -29,6 +29,7 @@ class Desk:
         fleet: Fleet,
         publisher: Publisher,
         validate: Callable[[Path, ModelVersion], None],
+        who_set: Callable[[str, str, int], str | None],
     ) -> None:
         self._config = config
         self._registry = registry
@@ -37,6 +38,7 @@ class Desk:
         self._fleet = fleet
         self._publisher = publisher
         self._validate = validate
+        self._who_set = who_set
         self.aliases: dict[str, dict[str, int]] = {}
         """Of each business, as they were last read."""
 
@@ -57,7 +59,10 @@ class Desk:
         if stored.generation == 0:
             stored = self._begin(stored, aliases, versions, now)
         request = read_request(stored.ledger, aliases, versions, business.rollout.auto_canary)
-        if request and (reason := self._refusal(stored, request)):
+        if request is None:
+            return None
+        request = request._replace(by=self._who_set(business.business, request.source, request.version))
+        if reason := self._refusal(stored, request):
             self._refuse(stored, request, reason, now)
             return None
         return request
@@ -79,7 +84,7 @@ class Desk:
         if not self._fleet.ready(name):
             return False
         canary = start(state, request.version, now, business.rollout, request.actor)
-        reason = f"asked for by {request.actor}"
+        reason = f"asked for by {request.actor}" + ("" if request.by is None else f" (alias {request.source})")
         self._store.decide(stored, canary, now, actor=request.actor, action="start", reason=reason, request=request)
         return True
 

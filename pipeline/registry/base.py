@@ -52,8 +52,8 @@ class ModelRegistry(Protocol):
     def set_alias(self, business: str, alias: Alias, version: int) -> None:
         """Move an alias to a version."""
 
-    def drop_alias(self, business: str, alias: Alias) -> None:
-        """Remove an alias; a no-op when it is not set."""
+    def drop_alias(self, business: str, alias: Alias, version: int) -> None:
+        """Take an alias off a version; a no-op when it is not set there, since somebody may have moved it meanwhile."""
 
     def set_tags(self, business: str, version: int, tags: Mapping[str, str]) -> None:
         """Add tags to a version (who, when, why)."""

@@ -102,9 +102,10 @@ class MemoryRegistry:
         self._entry(business, version)
         self._aliases[business][alias] = version
 
-    def drop_alias(self, business: str, alias: Alias) -> None:
+    def drop_alias(self, business: str, alias: Alias, version: int) -> None:
         self._answer()
-        self._aliases[business].pop(alias, None)
+        if self._aliases[business].get(alias) == version:
+            del self._aliases[business][alias]
 
     def set_tags(self, business: str, version: int, tags: Mapping[str, str]) -> None:
         self._answer()

@@ -20,6 +20,8 @@ from mlflow.environment_variables import (
     MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR,
     MLFLOW_HTTP_REQUEST_MAX_RETRIES,
     MLFLOW_HTTP_REQUEST_TIMEOUT,
+    MLFLOW_TRACKING_PASSWORD,
+    MLFLOW_TRACKING_USERNAME,
 )
 from mlflow.exceptions import MlflowException
 from pydantic import ValidationError
@@ -45,12 +47,19 @@ _Item = TypeVar("_Item")
 class MlflowRegistry:
     """The registry at an MLflow tracking server."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, password: str = "") -> None:
+        """
+        Args:
+            password: of MLflow's account `admin`, if the server asks for a log-in.
+        """
         self._url = url.rstrip("/")
         # MLflow takes these from the environment alone. By default it repeats for minutes when the server is down.
         MLFLOW_HTTP_REQUEST_MAX_RETRIES.set(1)  # type: ignore[no-untyped-call]
         MLFLOW_HTTP_REQUEST_TIMEOUT.set(30)  # type: ignore[no-untyped-call]
         MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR.set(False)  # type: ignore[no-untyped-call]
+        if password:
+            MLFLOW_TRACKING_USERNAME.set("admin")  # type: ignore[no-untyped-call]
+            MLFLOW_TRACKING_PASSWORD.set(password)  # type: ignore[no-untyped-call]
         self._client = MlflowClient(tracking_uri=self._url, registry_uri=self._url)
         self._read: dict[tuple[str, str], Record] = {}
 
@@ -130,9 +139,9 @@ class MlflowRegistry:
         with self._asking():
             self._client.set_registered_model_alias(business, alias, str(version))
 
-    def drop_alias(self, business: str, alias: Alias) -> None:
+    def drop_alias(self, business: str, alias: Alias, version: int) -> None:
         with self._asking():
-            if alias in self._aliases(business):
+            if self._aliases(business).get(alias) == version:
                 self._client.delete_registered_model_alias(business, alias)
 
     def set_tags(self, business: str, version: int, tags: Mapping[str, str]) -> None:

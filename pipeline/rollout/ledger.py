@@ -22,11 +22,13 @@ class Request(NamedTuple):
     version: int
     source: Source
     """The alias it was made with, or `auto_canary`."""
+    by: str | None = None
+    """Who set the alias, where that is known."""
 
     @property
     def actor(self) -> str:
-        """Who asked. MLflow does not say who clicked; its audit plugin does, in a log of its own."""
-        return "auto_canary" if self.source == "auto_canary" else f"mlflow alias {self.source}"
+        """Who asked."""
+        return "auto_canary" if self.source == "auto_canary" else self.by or f"mlflow alias {self.source}"
 
 
 class Owed(Record):

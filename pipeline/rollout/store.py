@@ -6,7 +6,7 @@ crash can delay what is owed, never lose or repeat the transition.
 
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 from pydantic import JsonValue
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from pipeline.control import audit as audit_table
-from pipeline.control import published_routes, rollouts
+from pipeline.control import aware, published_routes, rollouts
 from pipeline.errors import PipelineError, Transient
 from pipeline.records import Route, Routes
 from pipeline.rollout.ledger import AuditEntry, Ledger, Request, record_decision
@@ -122,7 +122,7 @@ class RolloutStore:
                 .limit(limit)
             ).all()
         return tuple(
-            AuditEntry(at=_aware(r.at), business=r.business, actor=r.actor, action=r.action, detail=r.detail)
+            AuditEntry(at=aware(r.at), business=r.business, actor=r.actor, action=r.action, detail=r.detail)
             for r in reversed(rows)
         )
 
@@ -172,8 +172,3 @@ class RolloutStore:
 
 def _conflict(what: str, generation: int) -> WriteConflict:
     return WriteConflict(f"{what}: generation {generation} is no longer the newest; read again and decide anew")
-
-
-def _aware(value: datetime) -> datetime:
-    """SQLite forgets the zone; everything is written in UTC."""
-    return value if value.tzinfo else value.replace(tzinfo=UTC)

@@ -71,7 +71,7 @@ def maker(tmp_path: Path) -> Maker:
 def test_a_business_without_versions(registry: ModelRegistry, maker: Maker) -> None:
     assert registry.versions(maker.business) == ()
     assert registry.aliases(maker.business) == {}
-    registry.drop_alias(maker.business, "champion")
+    registry.drop_alias(maker.business, "champion", 1)
     with pytest.raises(RegistryError):
         registry.get(maker.business, 1)
 
@@ -126,8 +126,10 @@ def test_aliases_move_and_go(registry: ModelRegistry, maker: Maker) -> None:
     assert registry.aliases(maker.business) == {"champion": 2, "promote": 2}
     assert registry.get(maker.business, 2).aliases == ("champion", "promote")
     assert [version.aliases for version in registry.versions(maker.business)] == [(), ("champion", "promote")]
+    registry.drop_alias(maker.business, "promote", 1)  # somebody moved it to 2 meanwhile
+    assert registry.aliases(maker.business) == {"champion": 2, "promote": 2}
     for _ in range(2):
-        registry.drop_alias(maker.business, "promote")
+        registry.drop_alias(maker.business, "promote", 2)
     assert registry.aliases(maker.business) == {"champion": 2}
     with pytest.raises(RegistryError):
         registry.set_alias(maker.business, "champion", 7)

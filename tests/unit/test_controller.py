@@ -11,8 +11,9 @@ from flows.controller.gateways import GatewayUnavailable
 from pipeline.errors import RegistryUnavailable
 from pipeline.gateway.guard import Trip
 from pipeline.records import Route
+from pipeline.registry.alias_log import AliasChange
 from pipeline.registry.memory import MemoryRegistry
-from pipeline.rollout.state import Canary, Outcome, Paused, Steady, stable_of
+from pipeline.rollout.state import Canary, Paused, Steady
 from tests.controller_world import Engines, World
 
 
@@ -39,19 +40,7 @@ def state(world: World) -> Steady | Canary | Paused:
 def promoted(world: World) -> int:
     """A version in service, as if its canary had gone well, with its predecessor for rollback."""
     number = world.publish_version()
-    stored = world.store.read("support")
-    outcome = Outcome(
-        version=number,
-        result="promoted",
-        reason="all steps passed",
-        actor="anna",
-        started_at=world.now,
-        ended_at=world.now,
-        steps=(),
-    )
-    steady = Steady(business="support", stable=number, previous=stable_of(stored.state), last=outcome)
-    ledger = stored.ledger.model_copy(update={"state": steady, "newest_tried": number})
-    world.store.write(ledger, stored.generation, world.now)
+    world.put_in_service(number)
     world.tick()
     return number
 
@@ -109,6 +98,43 @@ def test_doing_nothing_changes_nothing(world: World) -> None:
         world.tick()
     assert world.outcome() == before
     assert len(world.gateway.pushes) == pushes
+
+
+def test_the_trail_and_the_version_name_the_person_who_set_the_alias(world: World) -> None:
+    world.publish_version()
+    for by, version in (("bo", 2), ("anna", 1)):
+        world.alias_log.add(AliasChange(world.now, "support", "promote", version, by))
+    world.ask("promote", 1)
+    world.tick()
+    (entry,) = world.store.history("support")
+    assert (entry.actor, entry.action, entry.detail["reason"]) == ("anna", "start", "asked for by anna (alias promote)")
+    assert world.tags(1)["rollout_by"] == "anna"
+
+
+def test_a_wish_that_comes_while_another_is_dealt_with_is_not_taken_away(world: World) -> None:
+    first, second = world.publish_version(), world.publish_version()
+    world.ask("promote", first)
+    world.registry = MovedMeanwhile(world.registry.entries, second)
+    world.registry.set_alias("support", "promote", first)
+    world.new_controller()
+    world.tick()
+    assert world.aliases() == {"challenger": first, "promote": second}
+    world.controller.roll_back("support", "bo", "the other one is better")
+    world.tick()
+    assert world.aliases() == {"challenger": second}
+
+
+class MovedMeanwhile(MemoryRegistry):
+    """Somebody moves `promote` to another version just when its first wish has been granted."""
+
+    def __init__(self, entries: dict[Any, Any], to: int) -> None:
+        super().__init__(entries=entries)
+        self._to = to
+
+    def set_tags(self, business: str, version: int, tags: Mapping[str, str]) -> None:
+        super().set_tags(business, version, tags)
+        if version != self._to:
+            self.set_alias(business, "promote", self._to)
 
 
 @pytest.mark.parametrize("gate", ["pending", "reject", "inconclusive"])
@@ -382,7 +408,7 @@ def test_a_champion_moved_by_hand_is_put_back_and_means_promote_or_rollback(worl
         world.tick()
         assert world.aliases() == {"champion": first}
     assert [entry.action for entry in world.store.history("support")][-2:] == ["refuse", "refuse"]
-    world.registry.drop_alias("support", "champion")
+    world.registry.drop_alias("support", "champion", first)
     world.tick()
     assert world.aliases() == {"champion": first}
 
