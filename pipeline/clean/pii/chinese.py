@@ -41,6 +41,9 @@ class ChineseNames:
         self._tags: dict[int, str] = lac._id2tag
         named = [self._tags.get(tag, "").rsplit("-", 1)[0] in _ENTITIES for tag in range(len(lac._transitions))]
         self._named = np.array(named)
+        around = lac._transitions.min(axis=0) + lac._transitions.min(axis=1)
+        self._least = np.where(self._named, -np.inf, around)
+        self._most = np.where(self._named, lac._transitions.max(axis=0) + lac._transitions.max(axis=1), -np.inf)
         self._transitions: npt.NDArray[np.float32] = lac._transitions
 
     def __call__(self, texts: Sequence[str]) -> list[list[Span]]:
@@ -62,17 +65,26 @@ class ChineseNames:
             rows = max(1, _BATCH_CHARS // length)
             for first in range(0, len(same), rows):
                 batch = same[first : first + rows]
-                tagged = self._tag(batch)
-                for row in np.flatnonzero(self._named[tagged].any(axis=1)):
+                emissions = self._emissions(batch)
+                rows_of_names = np.flatnonzero(self._may_name(emissions))
+                for row, tags in zip(rows_of_names, _viterbi(emissions[rows_of_names], self._transitions), strict=True):
                     piece = batch[row]
                     # To this model every abbreviation is somebody.
-                    yield piece, [s for s in self._entities(tagged[row]) if not piece[s.start : s.end].isupper()]
+                    yield piece, [s for s in self._entities(tags) if not piece[s.start : s.end].isupper()]
 
-    def _tag(self, batch: list[str]) -> npt.NDArray[np.int64]:
+    def _emissions(self, batch: list[str]) -> npt.NDArray[np.float32]:
         ids = [[self._ids.get(c, self._unknown) for c in piece] for piece in batch]
         lengths = np.array([len(piece) for piece in batch], dtype=np.int64)
-        emissions = self._session.run(None, {"token_ids": np.array(ids, dtype=np.int64), "length": lengths})[0]
-        return _viterbi(np.asarray(emissions), self._transitions)
+        return np.asarray(self._session.run(None, {"token_ids": np.array(ids, dtype=np.int64), "length": lengths})[0])
+
+    def _may_name(self, emissions: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+        """Whether the best path of each row may hold a name's tag; most hold none, and need not be searched.
+
+        Where a name's tag stands another one could stand. If the best other one gains more by the character itself
+        than the transitions on both sides can cost, and so at every character, then the best path holds no name.
+        """
+        others, names = (emissions + self._least).max(axis=2), (emissions + self._most).max(axis=2)
+        return np.asarray((names >= others).any(axis=1))
 
     def _entities(self, tags: npt.NDArray[np.int64]) -> list[Span]:
         names = [self._tags.get(tag, "n-B") for tag in tags.tolist()]
