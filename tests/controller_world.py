@@ -61,7 +61,9 @@ class Engines:
 class World:
     """Engines, a registry, a gateway and one business: `with World(folder, engines) as world`."""
 
-    def __init__(self, folder: Path, engines: "Engines", registry: Any = None, **rollout: Any) -> None:
+    def __init__(
+        self, folder: Path, engines: "Engines", registry: Any = None, max_adapters: int = 16, **rollout: Any
+    ) -> None:
         self.folder = folder
         engines.forget()
         self.engines, self.servers = engines.engines, engines.servers
@@ -81,7 +83,12 @@ class World:
             }
         )
         engine_configs = [
-            {"name": name, "url": engine.url, "serves": "base" if name == "base" else "adapters"}
+            {
+                "name": name,
+                "url": engine.url,
+                "serves": "base" if name == "base" else "adapters",
+                "max_adapters": max_adapters,
+            }
             for name, engine in self.engines.items()
         ]
         self.config = Config(

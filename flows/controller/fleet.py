@@ -2,16 +2,22 @@
 
 An engine answers `200` to a load and may serve the base model all the same, so only what was proven here counts. Proofs
 live in memory: a controller that starts anew proves anew, while gateways go on with the routes they have.
+
+Every call to an engine is an errand that the caller leaves behind after a while, so that an engine that hangs delays
+neither a rollback nor the other engines' looks. Errands that change an engine go one at a time over the whole fleet.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
+from flows.controller.errand import Errand
 from pipeline.config import EngineConfig
-from pipeline.errors import PipelineError, ServingError, Transient
+from pipeline.errors import EngineUnavailable, PipelineError, ServingError, Transient
 from pipeline.records import ModelVersion
 from pipeline.registry.base import ModelRegistry
 from pipeline.serving.base import AdapterServer
@@ -21,18 +27,29 @@ log = logging.getLogger(__name__)
 
 UNLOAD_AFTER = timedelta(seconds=60)
 """How long an adapter must have been unneeded: gateways with an older table may still send requests to it."""
+PATIENCE_S = 5.0
+"""How long a tick waits for looks at engines, and again for what is loaded."""
+GRACE_S = 0.5
+"""How long it waits all the same when something urgent has come: most loads are done by then."""
+SPARE = 8
+"""How many adapters an engine keeps beyond `max_adapters`, for what the gate tries and what is about to go; as
+`infra/launch/engine.sh` starts it (`--max-cpu-loras`)."""
 
 
 @dataclass
 class _Replica:
     server: AdapterServer
     serves: str
+    room: int
+    """How many adapters it can hold."""
     answers: bool = True
     observed: bool = False
     listed: frozenset[str] = frozenset()
     proven: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
     """Name to why this engine would not take it or did not prove it."""
+    look: Errand[frozenset[str]] | None = None
+    """The newest look at what it holds."""
 
 
 class Fleet:
@@ -45,11 +62,15 @@ class Fleet:
         registry: ModelRegistry,
         adapters_dir: Path,
     ) -> None:
-        self._replicas = [_Replica(servers[engine.name], engine.serves) for engine in engines]
+        self._replicas = [
+            _Replica(servers[engine.name], engine.serves, engine.max_adapters + SPARE) for engine in engines
+        ]
         self._registry = registry
         self.adapters_dir = adapters_dir
         self._needed: frozenset[str] = frozenset()
         self._unneeded_since: dict[tuple[str, str], datetime] = {}
+        self._work: tuple[_Replica, Errand[None]] | None = None
+        """What is being loaded or unloaded."""
 
     @property
     def _for_adapters(self) -> list[_Replica]:
@@ -62,12 +83,17 @@ class Fleet:
             needed: serving names that an engine must hold before it counts as whole.
         """
         self._needed = frozenset(needed)
-        for replica in self._replicas:
+        idle = [replica for replica in self._replicas if self._work is None or self._work[0] is not replica]
+        for replica in idle:
+            if replica.look is None or replica.look.is_done(0):  # what an old look saw may be long gone
+                replica.look = Errand(partial(_look, replica))
+        deadline = time.monotonic() + PATIENCE_S
+        for replica in idle:
+            assert replica.look is not None
             try:
-                if replica.serves == "base":
-                    replica.answers = replica.server.health()
-                    continue
-                replica.listed = frozenset(replica.server.list())
+                if not replica.look.is_done(deadline - time.monotonic()):
+                    raise EngineUnavailable(f"engine {replica.server.url} does not answer within {PATIENCE_S:g} s")
+                replica.listed = replica.look.result()
                 replica.proven &= replica.listed
                 replica.answers = replica.observed = True
             except ServingError as error:
@@ -80,17 +106,36 @@ class Fleet:
 
         Args:
             versions: in order of urgency.
-            interrupted: asked between two loads; when true the rest waits for the next call.
+            interrupted: whether something urgent has come; what is not done yet then waits for the next call.
         """
+        if not self._is_idle(interrupted):
+            return
         begun = False  # At least one is done: what interrupts all the time must not keep engines from ever being ready.
+        deadline = time.monotonic() + PATIENCE_S
         for version in versions:
             for replica in self._for_adapters:
                 if not replica.answers or version.serving_name in replica.proven:
                     continue
-                if begun and interrupted():
+                if begun and (interrupted() or time.monotonic() > deadline):
                     return
                 begun = True
-                self._load(replica, version)
+                if not self._is_done(replica, partial(self._load, replica, version), interrupted):
+                    return
+
+    def _is_done(self, replica: _Replica, call: Callable[[], None], interrupted: Callable[[], bool]) -> bool:
+        """Begin a change of an engine; tell whether it has ended already."""
+        self._work = replica, Errand(call)
+        return self._is_idle(interrupted)
+
+    def _is_idle(self, interrupted: Callable[[], bool]) -> bool:
+        """Whether the last change of an engine has ended, after waiting a little for it."""
+        if self._work is not None:
+            _, errand = self._work
+            if not (errand.is_done(GRACE_S) or errand.is_done(PATIENCE_S, interrupted)):
+                return False
+            self._work = None
+            errand.result()
+        return True
 
     def _load(self, replica: _Replica, version: ModelVersion) -> None:
         name = version.serving_name
@@ -99,6 +144,7 @@ class Fleet:
                 raise ServingError(f"{name} has no fingerprint; without one no engine can be proven to serve it")
             folder = self._registry.fetch(version, self.adapters_dir)
             if name not in replica.listed:
+                self._make_room(replica)
                 replica.server.load(name, folder)
                 replica.listed |= {name}
                 log.info("engine %s: loaded %s", replica.server.url, name)
@@ -115,8 +161,22 @@ class Fleet:
             replica.refused.pop(name, None)
             log.info("engine %s: proven to serve %s", replica.server.url, name)
 
+    def _make_room(self, replica: _Replica) -> None:
+        """Unload from a full engine what has been unneeded for the longest. What is needed is never unloaded."""
+        waiting = {name: since for (url, name), since in self._unneeded_since.items() if url == replica.server.url}
+        for name in sorted(waiting.keys() & replica.listed - self._needed, key=lambda name: waiting[name]):
+            if len(replica.listed) < replica.room:
+                return
+            self._unload(replica, name)
+
+    def _unload(self, replica: _Replica, name: str) -> None:
+        self._forget(replica, name)
+        replica.proven.discard(name)
+        replica.refused.pop(name, None)
+        log.info("engine %s: unloaded %s", replica.server.url, name)
+
     def _forget(self, replica: _Replica, name: str) -> None:
-        """Take a name off an engine that did not prove it, so that the next try starts clean."""
+        """Take a name off an engine; a failure is logged, and the next look tells."""
         try:
             replica.server.unload(name)
             replica.listed -= {name}
@@ -168,11 +228,10 @@ class Fleet:
         unneeded = {(r.server.url, name): r for r in self._for_adapters for name in r.listed & ours - wanted}
         self._unneeded_since = {key: self._unneeded_since.get(key, now) for key in unneeded}
         for (url, name), replica in unneeded.items():
+            if not self._is_idle(_never):
+                return
             if replica.answers and now - self._unneeded_since[url, name] >= UNLOAD_AFTER:
-                self._forget(replica, name)
-                replica.proven.discard(name)
-                replica.refused.pop(name, None)
-                log.info("engine %s: unloaded %s", url, name)
+                self._is_done(replica, partial(self._unload, replica, name), _never)
 
     def describe(self) -> list[dict[str, object]]:
         """For the status page."""
@@ -186,3 +245,20 @@ class Fleet:
             }
             for replica in self._replicas
         ]
+
+
+def _look(replica: _Replica) -> frozenset[str]:
+    """What an engine holds.
+
+    Raises:
+        ServingError: it does not answer, or not as an engine does.
+    """
+    if replica.serves != "base":
+        return frozenset(replica.server.list())
+    if not replica.server.health():
+        raise EngineUnavailable(f"engine {replica.server.url} takes no requests; see its log, or start it")
+    return frozenset()
+
+
+def _never() -> bool:
+    return False

@@ -39,6 +39,8 @@ class Faults:
     """Inference is answered with this status."""
     hang: bool = False
     """No request is answered while this is true."""
+    hang_loads: bool = False
+    """No load is answered while this is true."""
     cut_after: int = -1
     """A stream's connection ends after so many tokens."""
 
@@ -75,7 +77,7 @@ class ScriptedEngine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.faults.hang = False
+        self.faults.hang = self.faults.hang_loads = False
         self.stop()
 
     def start(self) -> None:

@@ -80,6 +80,8 @@ class _Handler(BaseHTTPRequestHandler):
         engine = self.server.engine
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self._wait_while_hanging()
+        while self.path == "/v1/load_lora_adapter" and engine.faults.hang_loads:
+            time.sleep(0.01)
         if not self._authorised():
             self._send_json(401, {"error": "Unauthorized"})
             return

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from safetensors.numpy import load_file
 
 from pipeline.errors import EngineUnavailable, ServingError
 from pipeline.serving.proof import fingerprint, prove
@@ -80,8 +81,9 @@ def test_twenty_loads_at_once_are_one(rig: Rig, name: str) -> None:
     """Ten through each of two clients, as from two controllers."""
     loads = rig.scripted.loads if rig.scripted else 0
     clients = [rig.server, VllmServer(rig.server.url, rig.model_id)]
+    folder = rig.adapter(1)
     with ThreadPoolExecutor(20) as threads:
-        list(threads.map(lambda place: clients[place % 2].load(name, rig.adapter(1)), range(20)))
+        list(threads.map(lambda place: clients[place % 2].load(name, folder), range(20)))
     assert rig.server.list().count(name) == 1
     if rig.scripted:
         assert rig.scripted.loads == loads + 1
@@ -164,6 +166,25 @@ def test_proofs_hold_in_a_busy_engine_and_after_a_restart(rig: Rig, name: str) -
     assert rig.server.list() == ()
     rig.server.load(name, rig.adapter(1))
     prove(rig.server, name, recorded)
+
+
+def test_an_adapter_whose_modules_are_misnamed_loads_and_serves_the_base_and_is_refused(rig: Rig, name: str) -> None:
+    """Engines pass over modules that they do not know, and say `200`."""
+    rig.server.load(name, rig.adapter(1))
+    recorded = fingerprint(rig.base, rig.server, rig.model_id, name, TEXTS)
+    rig.server.unload(name)
+    misnamed = rig.folder / "misnamed"
+    tensors = load_file(rig.adapter(1) / "adapter_model.safetensors")
+    write_adapter(misnamed, {key.replace("model.layers", "decoder.layers"): value for key, value in tensors.items()})
+    if rig.scripted:
+        rig.scripted.faults.serve_base = True
+    rig.server.load(name, misnamed)
+    assert name in rig.server.list()
+    with pytest.raises(ServingError, match="under that name but the base model"):
+        prove(rig.server, name, recorded)
+    rig.server.unload(name)
+    if rig.scripted:
+        rig.scripted.faults.serve_base = False
 
 
 def _answer(rig: Rig, model: str) -> httpx.Response:

@@ -1,12 +1,15 @@
 """What the controller does with wishes, engines, evidence and accidents."""
 
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.controller import fleet
 from flows.controller.gateways import GatewayUnavailable
 from pipeline.errors import RegistryUnavailable
 from pipeline.gateway.guard import Trip
@@ -43,6 +46,19 @@ def promoted(world: World) -> int:
     world.put_in_service(number)
     world.tick()
     return number
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller gives engines a moment only."""
+    monkeypatch.setattr(fleet, "PATIENCE_S", 0.3)
+
+
+def eventually(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def in_canary(world: World) -> tuple[int, int]:
@@ -242,6 +258,54 @@ def test_engines_that_all_restarted_get_no_traffic_before_they_are_proven(world:
     world.tick()
     assert route(world).stable.replicas == world.urls("one", "two")
     assert route(world).candidate.replicas == world.urls("one", "two")  # type: ignore[union-attr]
+
+
+def test_an_engine_that_hangs_keeps_neither_rollouts_nor_other_engines_waiting(world: World, impatient: None) -> None:
+    """It hangs for longer than a tick waits for it; what is asked of it meanwhile is not piled up."""
+    stable, _ = in_canary(world)
+    world.engines["one"].faults.hang = True
+    world.tick()
+    assert route(world).stable.replicas == route(world).candidate.replicas == world.urls("two")  # type: ignore[union-attr]
+    threads = threading.active_count()
+    world.ask("rollback", stable)
+    world.tick()
+    assert route(world).candidate is None
+    assert threading.active_count() <= threads
+    world.engines["one"].faults.hang = False
+    eventually(lambda: world.tick() or route(world).stable.replicas == world.urls("one", "two"))
+
+
+def test_a_load_that_hangs_is_left_behind_when_something_urgent_comes(world: World, impatient: None) -> None:
+    stable = promoted(world)
+    loads = world.engines["one"].loads
+    world.engines["one"].restart()
+    world.engines["one"].faults.hang_loads = True
+    world.busy = True
+    world.tick()
+    world.tick()
+    assert route(world).stable.replicas == world.urls("two")
+    world.engines["one"].faults.hang_loads = False
+    eventually(lambda: world.tick() or route(world).stable.replicas == world.urls("one", "two"))
+    assert world.engines["one"].loads == loads + 1
+    assert route(world).stable.version == stable
+
+
+def test_a_full_engine_makes_room_by_what_is_unneeded_for_the_longest_and_never_by_what_is_needed(
+    tmp_path: Path, engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "SPARE", 1)
+    with World(tmp_path, engines, max_adapters=3) as world:
+        _see_room_made(world)
+
+
+def _see_room_made(world: World) -> None:
+    promoted(world)
+    rest = [promoted(world) for _ in range(2)]
+    world.tick(minutes=1)  # the first is unneeded from now on, and may still be asked for
+    rest += [promoted(world), promoted(world)]
+    assert route(world).stable.replicas == world.urls("one", "two")
+    for name in ("one", "two"):
+        assert world.servers[name].list() == tuple(sorted(world.name(number) for number in rest))
 
 
 def test_an_engine_that_is_silent_for_a_moment_is_better_than_none(world: World) -> None:

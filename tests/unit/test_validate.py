@@ -51,8 +51,8 @@ def test_an_adapter_that_fits_is_accepted(bench: Bench) -> None:
         ("D-27_rank32", "32.*16"),
         ("D-28_modules_to_save", "modules_to_save"),
         ("D-29_dora", "use_dora"),
-        ("D-30_no_base_path", "None"),
-        ("D-30b_other_base", "Qwen2.5"),
+        ("D-30_no_base_path", "None.*SmolLM2-135M-Instruct"),
+        ("D-30b_other_base", "Qwen2.5.*SmolLM2-135M-Instruct"),
         ("D-30c_config_says_r8_weights_r16", r"\(16, 576\).*\(8, 576\)"),
     ],
 )
@@ -196,7 +196,8 @@ def test_only_plain_folders_of_the_adapters_folder_are_read(bench: Bench, tmp_pa
     outside = write_adapter(tmp_path / "elsewhere" / "good", adapter_tensors())
     link = bench.adapters_dir / "link"
     link.symlink_to(outside)
-    for folder in (outside, link, bench.adapters_dir / ".." / "elsewhere" / "good", bench.adapters_dir / "absent"):
+    up, url = bench.adapters_dir / ".." / "elsewhere" / "good", Path("https://example.org/adapters/good")
+    for folder in (outside, link, up, url, bench.adapters_dir / "absent"):
         with pytest.raises(ServingError):
             bench.check(folder)
 
