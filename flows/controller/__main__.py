@@ -1,5 +1,5 @@
 """Start the controller: `python -m flows.controller --configs DIR`."""
 
-from flows.controller.api import main
+from flows.controller.process import main
 
 main()

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from flows.controller.api import Loop, make_app, report_token
+from flows.controller.api import MAX_BODY, make_app, report_token
+from flows.controller.process import Loop
 from pipeline.config import Settings
 from pipeline.rollout.state import Steady
 from tests.controller_world import Crash, Engines, World
@@ -149,6 +150,8 @@ def test_a_signed_webhook_wakes_the_loop_and_nothing_else_does(client: TestClien
         (good, body + b" "),
     ):
         assert client.post("/webhook/mlflow", content=sent, headers=headers).status_code == 401
+    endless = (b"x" * 1000 for _ in range(MAX_BODY))  # without a Content-Length
+    assert client.post("/webhook/mlflow", content=endless, headers=good).status_code == 413
     assert not woken.is_set()
     assert client.post("/webhook/mlflow", content=body, headers=good).status_code == 202
     assert woken.is_set()

@@ -17,7 +17,8 @@ from mlflow import MlflowClient
 from mlflow.environment_variables import MLFLOW_TRACKING_PASSWORD, MLFLOW_TRACKING_USERNAME
 from mlflow.server.auth.client import AuthServiceClient
 
-from flows.controller.api import Loop, make_app
+from flows.controller.api import make_app
+from flows.controller.process import Loop
 from pipeline.config import Settings
 from pipeline.control import open_control
 from pipeline.registry.alias_log import AliasLog

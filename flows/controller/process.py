@@ -1,0 +1,158 @@
+"""The controller as a process: its loop, its clients, and its port.
+
+The loop looks by itself every few seconds, so a webhook that is lost costs time and nothing else.
+"""
+
+import argparse
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import uvicorn
+
+from flows.controller.api import make_app
+from flows.controller.controller import Controller
+from flows.controller.gateways import Gateways
+from pipeline.config import Config, Settings, load_config, load_settings
+from pipeline.errors import ConfigError, PipelineError, RegistryError
+from pipeline.records import ModelVersion
+from pipeline.registry.alias_log import AliasLog
+from pipeline.registry.base import ModelRegistry
+from pipeline.rollout.store import RolloutStore
+from pipeline.services import Services, connect
+from pipeline.serving.validate import validate_adapter
+
+log = logging.getLogger(__name__)
+
+
+class Loop:
+    """Ticks every `poll_s` seconds, and at once when it is woken."""
+
+    def __init__(self, poll_s: float) -> None:
+        self._poll_s = poll_s
+        self._woken = threading.Event()
+        self._stopped = threading.Event()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def is_woken(self) -> bool:
+        return self._woken.is_set()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._woken.set()
+
+    def run(self, tick: Callable[[datetime], None]) -> None:
+        """Tick until stopped. A tick that fails in a way nobody thought of is logged, and the next one tries again."""
+        while not self._stopped.is_set():
+            self._woken.clear()
+            try:
+                tick(datetime.now(UTC))
+            except Exception:
+                log.exception("tick failed; the next one tries again")
+            self._woken.wait(self._poll_s)
+
+
+def build(config: Config, settings: Settings, services: Services, loop: Loop) -> Controller:
+    """The controller with its real clients. Nothing is contacted yet."""
+    gateway = config.system.gateway
+    urls = [f"http://{gateway.host}:{port}" for port in gateway.admin_ports]
+    gateways = Gateways(urls, settings.admin_key.get_secret_value())
+    adapters_dir = config.state_dir / "adapters"
+    max_rank = min(engine.max_rank for engine in config.system.engines if engine.serves != "base")
+
+    def validate(folder: Path, version: ModelVersion) -> None:
+        validate_adapter(folder, config.system.base_model.path, version.adapter.base, max_rank, adapters_dir)
+
+    return Controller(
+        config,
+        services.registry,
+        services.servers,
+        RolloutStore(services.control),
+        events_dir=config.state_dir / "events",
+        adapters_dir=adapters_dir,
+        push_routes=gateways.push,
+        read_trips=gateways.trips,
+        validate=validate,
+        who_set=AliasLog(services.control).who_set,
+        clock=lambda: datetime.now(UTC),
+        interrupted=loop.is_woken,
+    )
+
+
+def serve(config: Config, settings: Settings) -> None:
+    """Run until a signal ends the process.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
+    address = config.system.controller
+    listening = _listen(address.host, address.port)
+    loop = Loop(address.poll_s)
+    services = connect(config, settings)
+    controller = build(config, settings, services, loop)
+    has_webhook = False
+
+    def tick(now: datetime) -> None:
+        nonlocal has_webhook
+        controller.tick(now)
+        has_webhook = has_webhook or _ask_for_webhook(services.registry, config, settings)
+
+    ticking = threading.Thread(target=loop.run, args=(tick,), name="controller-loop", daemon=True)
+    ticking.start()
+    server = uvicorn.Server(
+        uvicorn.Config(make_app(controller, settings, loop.wake), log_level="warning", access_log=False)
+    )
+    log.info("controller: http://%s:%d/status, every %g s", address.host, address.port, address.poll_s)
+    try:
+        server.run(sockets=[listening])
+    finally:
+        loop.stop()
+        ticking.join(timeout=10)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise ConfigError(
+            f"port {port} on {host} cannot be used ({error.strerror}); stop what uses it or set `controller.port`"
+        ) from error
+    return listening
+
+
+def _ask_for_webhook(registry: ModelRegistry, config: Config, settings: Settings) -> bool:
+    """Have MLflow wake the loop; without it the loop is up to `poll_s` slower and does the same."""
+    from pipeline.registry.mlflow import MlflowRegistry
+
+    address = config.system.controller
+    url = f"http://{address.host}:{address.port}/webhook/mlflow"
+    if isinstance(registry, MlflowRegistry):
+        try:
+            registry.ensure_webhook(url, settings.webhook_secret.get_secret_value())
+        except RegistryError as error:
+            log.info("no webhook from MLflow yet, polling every %g s: %s", address.poll_s, error)
+            return False
+    return True
+
+
+def main() -> None:
+    """`python -m flows.controller --configs DIR`."""
+    parser = argparse.ArgumentParser(description="Bring what was decided into service, and keep it there.")
+    parser.add_argument("--configs", type=Path, required=True)
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s  %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        config = load_config(arguments.configs)
+        serve(config, load_settings(config.state_dir))
+    except PipelineError as error:
+        sys.exit(f"tuneloop: {error}")
