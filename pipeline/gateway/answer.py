@@ -208,7 +208,9 @@ def _merge(into: dict[str, Any], delta: dict[str, Any]) -> None:
         if value is None:
             continue
         if key == "tool_calls":
-            _merge_calls(into.setdefault("tool_calls", []), _dicts(value))
+            if not isinstance(known, list):  # absent, or null in a whole message
+                known = into[key] = []
+            _merge_calls(known, _dicts(value))
         elif isinstance(value, dict) and isinstance(known, dict):
             _merge(known, value)
         elif isinstance(value, list) and isinstance(known, list):
@@ -230,11 +232,12 @@ def _merge_calls(calls: list[dict[str, Any]], parts: list[dict[str, Any]]) -> No
 
 
 def _find_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> dict[str, Any] | None:
+    known = _dicts(calls)  # a whole message brings them as the engine wrote them
     if "index" in part:
-        return next((call for call in calls if call["index"] == part["index"]), None)
+        return next((call for call in known if call.get("index") == part["index"]), None)
     if part.get("id"):
-        return next((call for call in calls if call.get("id") == part["id"]), None)
-    return calls[-1] if calls else None
+        return next((call for call in known if call.get("id") == part["id"]), None)
+    return known[-1] if known else None
 
 
 def _events(data: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -184,6 +184,14 @@ TYPICAL = st.builds(
 )
 
 
+@pytest.mark.parametrize("calls", [None, "none", [7], [{"id": "c1"}], {}])
+def test_calls_after_a_whole_message_are_read_whatever_it_says_of_calls(calls: object) -> None:
+    whole = {"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": calls}}]}
+    added = delta(None, tool_calls=[{"index": 3, "id": "c9", "function": {"name": "look", "arguments": "{}"}}])
+    (choice,) = read_stream(sse(whole, added)).choices
+    assert choice["message"]["tool_calls"][-1]["id"] == "c9"
+
+
 @given(st.lists(TYPICAL | CHUNK | st.just(USAGE_CHUNK), max_size=6), st.booleans(), st.integers(0, 40))
 def test_a_sound_stream_read_at_once_is_what_reading_line_by_line_gives(
     chunks: list[object], done: bool, cut: int
