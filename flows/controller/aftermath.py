@@ -35,6 +35,8 @@ def settle(
         _write_report(owed, business, reports_dir, now)
         if owed.tags and owed.version in known:
             registry.set_tags(business.business, owed.version, owed.tags)
+        if owed.note and owed.version in known:
+            registry.add_note(business.business, owed.version, owed.note)
         if owed.drop_alias:
             registry.drop_alias(business.business, owed.drop_alias, owed.version)
     store.write(stored.ledger.model_copy(update={"owed": ()}), stored.generation, now)

@@ -8,7 +8,7 @@ from flows.controller.fleet import Fleet
 from flows.controller.publisher import Publisher
 from flows.controller.versions import VersionBook
 from pipeline.config import BusinessConfig, Config
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, Transient
 from pipeline.records import ModelVersion, Verdict
 from pipeline.registry.base import ModelRegistry
 from pipeline.rollout.ledger import Request, record_decision
@@ -152,6 +152,8 @@ class Desk:
                 return f"engines have room for {room} adapters and all of it is in use; raise `max_adapters`"
             self._validate(self._registry.fetch(version, self._fleet.adapters_dir), version)
         except PipelineError as error:
+            if isinstance(error, Transient):
+                raise  # The registry is away for a moment: that says nothing about the version.
             return str(error)
         return None
 

@@ -38,6 +38,8 @@ class Owed(Record):
     tags: dict[str, str] = {}
     drop_alias: Literal["promote", "rollback"] | None = None
     """The request that was dealt with."""
+    note: str | None = None
+    """A line for the version's description, where people look first."""
     report: Outcome | None = None
     """The rollout that ended, to write a report about."""
     previous_version: int | None = None
@@ -98,7 +100,7 @@ def record_decision(
         version = request.version
         if request.kind == "promote":
             tried.append(request.version)
-        owed += _owed_for(request, {"rollout_refused": reason, **tags} if action == "refuse" else {})
+        owed += _owed_for(request, reason if action == "refuse" else None, tags, now)
     seen = request.version if request and request.source == "champion" else ledger.champion_seen
     after = Ledger(state=state, champion_seen=seen, newest_tried=max(tried), owed=tuple(owed))
     detail: dict[str, JsonValue] = {"version": version, "reason": reason, "state": state.kind}
@@ -115,8 +117,11 @@ def _owed_at_the_end(steady: Steady, outcome: Outcome, tags: dict[str, str]) -> 
     )
 
 
-def _owed_for(request: Request, tags: dict[str, str]) -> list[Owed]:
-    alias = request.source
-    if alias == "promote" or alias == "rollback":
-        return [Owed(version=request.version, tags=tags, drop_alias=alias)]
-    return [Owed(version=request.version, tags=tags)] if tags else []
+def _owed_for(request: Request, refused: str | None, tags: dict[str, str], now: datetime) -> list[Owed]:
+    """What a wish that was dealt with leaves to do: to say why not, and to take its alias away."""
+    alias = request.source if request.source in ("promote", "rollback") else None
+    if refused is not None:
+        told = {"rollout_refused": refused, **tags}
+        note = f"{now:%Y-%m-%d %H:%M %Z}: not put into service: {refused}."
+        return [Owed(version=request.version, tags=told, note=note, drop_alias=alias)]
+    return [Owed(version=request.version, drop_alias=alias)] if alias else []

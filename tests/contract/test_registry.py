@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from pipeline.errors import RegistryError, RegistryUnavailable
 from pipeline.records import Adapter, Fingerprint, GateDecision, Verdict
@@ -312,6 +313,19 @@ def test_people_find_lineage_verdict_and_report_in_mlflow(
     assert Path(client.download_artifacts(run_id, "report.html", str(tmp_path))).read_text("utf-8") == "<p>更好</p>"
     decided = Path(client.download_artifacts(run_id, "decision.json", str(tmp_path))).read_bytes()
     assert GateDecision.model_validate_json(decided) == decision
+
+
+@pytest.mark.servers
+def test_an_artifact_that_is_gone_is_no_reason_to_come_back(
+    mlflow_registry: MlflowRegistry, client: MlflowClient, maker: Maker, mlflow_url: str, tmp_path: Path
+) -> None:
+    version = mlflow_registry.register(*maker.adapter(), {}, "one")
+    run = client.get_run(str(client.get_model_version(maker.business, "1").run_id))
+    repository = get_artifact_repository(run.info.artifact_uri, tracking_uri=mlflow_url)
+    repository.delete_artifacts("adapter/adapter_model.safetensors")
+    with pytest.raises(RegistryError, match=r"adapter_model\.safetensors") as refused:
+        mlflow_registry.fetch(version, tmp_path / "adapters")
+    assert not isinstance(refused.value, RegistryUnavailable)
 
 
 @pytest.mark.servers

@@ -13,7 +13,7 @@ from flows.controller import fleet
 from flows.controller.gateways import GatewayUnavailable
 from pipeline.errors import RegistryUnavailable
 from pipeline.gateway.guard import Trip
-from pipeline.records import Route
+from pipeline.records import ModelVersion, Route
 from pipeline.registry.alias_log import AliasChange
 from pipeline.registry.memory import MemoryRegistry
 from pipeline.rollout.state import Canary, Paused, Steady
@@ -162,6 +162,8 @@ def test_what_did_not_pass_the_gate_is_refused_and_told_why(world: World, gate: 
     assert isinstance(state(world), Steady)
     assert world.aliases() == {}
     assert gate in world.tags(1)["rollout_refused"]
+    described = world.registry.entries["support", 1].description
+    assert described.count(f"2026-03-10 08:00 UTC: not put into service: its gate says {gate}") == 1
     (entry,) = world.store.history("support")
     assert (entry.action, entry.actor) == ("refuse", "mlflow alias promote")
     assert all(engine.loads == 0 for engine in world.engines.values())
@@ -202,6 +204,53 @@ def test_a_broken_adapter_never_reaches_an_engine(world: World) -> None:
     world.tick()
     assert "nan" in world.tags(1)["rollout_refused"]
     assert all(engine.loads == 0 for engine in world.engines.values())
+
+
+def _lose_a_file(world: World) -> None:
+    world.registry.entries["support", 1].files.popitem()
+
+
+def _change_a_file(world: World) -> None:
+    files = world.registry.entries["support", 1].files
+    files[next(iter(files))] += b" "
+
+
+@pytest.mark.parametrize("harm", [_lose_a_file, _change_a_file])
+def test_files_that_are_not_those_that_were_registered_are_refused(world: World, harm: Callable[[World], None]) -> None:
+    sha256 = world.registry.get("support", world.publish_version()).adapter.sha256
+    harm(world)
+    world.ask("promote", 1)
+    world.tick()
+    world.tick()
+    assert sha256[:12] in world.tags(1)["rollout_refused"]
+    assert all(engine.loads == 0 for engine in world.engines.values())
+
+
+def test_a_registry_that_is_away_for_a_moment_refuses_nothing(world: World) -> None:
+    number = world.publish_version()
+    world.registry = HidesItsFiles(world.registry.entries)
+    world.ask("promote", number)
+    world.new_controller()
+    world.tick()
+    assert world.aliases() == {"promote": number}
+    assert "away" in world.controller.problems["support: registry"]
+    world.registry.hidden = False
+    world.tick()
+    assert world.aliases() == {"challenger": number}
+    assert [entry.action for entry in world.store.history("support")] == ["start"]
+
+
+class HidesItsFiles(MemoryRegistry):
+    """It answers, and its artifacts cannot be had for now."""
+
+    def __init__(self, entries: dict[Any, Any]) -> None:
+        super().__init__(entries=entries)
+        self.hidden = True
+
+    def fetch(self, version: ModelVersion, adapters_dir: Path) -> Path:
+        if self.hidden:
+            raise RegistryUnavailable("its artifacts are away")
+        return super().fetch(version, adapters_dir)
 
 
 def test_an_engine_that_says_yes_and_serves_the_base_gets_no_traffic(world: World) -> None:
