@@ -1,5 +1,6 @@
 """What follows from a decision outside of what is served: tags, reports, and aliases that tell the truth."""
 
+import uuid
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -96,6 +97,6 @@ def _write_report(owed: Owed, business: BusinessConfig, reports_dir: Path, now: 
     page = render_rollout_report(report, business=business, generated_at=now)
     folder = reports_dir / business.business
     folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".rollout-v{owed.version}.html"
+    draft = folder / f".{uuid.uuid4().hex}.draft"  # of its own: another controller may be writing the same page
     draft.write_text(page, encoding="utf-8")
     draft.rename(folder / f"rollout-v{owed.version}.html")

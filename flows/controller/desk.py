@@ -41,6 +41,8 @@ class Desk:
         self._who_set = who_set
         self.aliases: dict[str, dict[str, int]] = {}
         """Of each business, as they were last read."""
+        self._read_at: dict[str, int] = {}
+        """Of each business, the ledger's generation at that time."""
 
     def read(self, business: BusinessConfig, now: datetime) -> Request | None:
         """What somebody asked for and may have; what they may not have is refused here.
@@ -61,6 +63,7 @@ class Desk:
         request = read_request(stored.ledger, aliases, versions, business.rollout.auto_canary)
         if request is None:
             return None
+        self._read_at[business.business] = stored.generation
         request = request._replace(by=self._who_set(business.business, request.source, request.version))
         if reason := self._refusal(stored, request):
             self._refuse(stored, request, reason, now)
@@ -68,9 +71,14 @@ class Desk:
         return request
 
     def grant(self, business: BusinessConfig, request: Request, now: datetime) -> bool:
-        """Do what was asked for, if the engines are ready; tell whether it is dealt with. The caller publishes."""
+        """Do what was asked for, if the engines are ready; tell whether it is dealt with. The caller publishes.
+
+        When somebody else has decided since the request was read, that may have been about it: the next look tells.
+        """
         stored = self._store.read(business.business)
         state = stored.state
+        if stored.generation != self._read_at[business.business]:
+            return True
         if request.kind == "return":
             return self._return(stored, request, now)
         if not isinstance(state, Steady):  # Only asked for the version that is in its canary: others were refused.

@@ -6,6 +6,7 @@ import hmac
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from flows.controller.api import MAX_BODY, make_app, report_token
+from flows.controller.controller import Controller
 from flows.controller.process import Loop
 from pipeline.config import Settings
 from pipeline.rollout.state import Steady
@@ -110,6 +112,32 @@ def test_killed_at_any_call_and_started_again_it_ends_in_the_same_state(
 ) -> None:
     with World(tmp_path_factory.mktemp("crash"), engines) as world:
         assert _play(world, crashes) == undisturbed
+
+
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.sampled_from(["one", "other", "both"]), min_size=len(STORY), max_size=len(STORY)))
+def test_two_controllers_act_as_one(
+    undisturbed: dict[str, Any], engines: Engines, tmp_path_factory: pytest.TempPathFactory, acting: list[str]
+) -> None:
+    """They take turns, or look at the same moment, as when a network came apart and each thinks it is the only one."""
+    with World(tmp_path_factory.mktemp("two"), engines) as world:
+        pair = world.controller, world.new_controller()
+        for happening, who in zip(STORY, acting, strict=True):
+            happening(world)
+            world.now += timedelta(minutes=6)
+            _tick_at_once(world, {"one": pair[:1], "other": pair[1:], "both": pair}[who])
+        for _ in range(3):
+            world.now += timedelta(minutes=2)
+            _tick_at_once(world, pair[:1])
+        assert world.outcome() == undisturbed
+
+
+def _tick_at_once(world: World, controllers: Sequence[Controller]) -> None:
+    with ThreadPoolExecutor(len(controllers)) as threads:
+        for ticked in [threads.submit(controller.tick, world.now) for controller in controllers]:
+            ticked.result()
+    for controller in controllers:
+        assert not [problem for problem in controller.problems.values() if problem.startswith("unexpected")]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from pipeline.config import RolloutConfig, StepConfig
 from pipeline.rollout.guardrails import GUARDRAILS, LATENCIES, ArmEvidence, Evidence, check_step
+from pipeline.rollout.ledger import Ledger
 from pipeline.rollout.sequential import boundary, detectable, mean_variance, sample_ratio_evidence
 from pipeline.rollout.state import (
     Action,
@@ -187,6 +188,7 @@ class Move:
 
     kind: str
     minutes: int
+    """Since the move before; negative when the clock is set back."""
     candidate: ArmEvidence = NOTHING
     control: ArmEvidence = NOTHING
 
@@ -194,8 +196,8 @@ class Move:
 rates = st.dictionaries(st.sampled_from(GUARDRAILS), st.sampled_from([0.0, 0.1, 0.9]), max_size=2)
 arms = st.builds(lambda users, rates: an_arm(users, **rates), st.integers(0, 40), rates)
 moves = st.one_of(
-    st.builds(Move, st.just("look"), st.integers(0, 90), arms, arms),
-    st.builds(Move, st.sampled_from(["look", "pause", "resume", "start"]), st.integers(0, 90)),
+    st.builds(Move, st.just("look"), st.integers(-90, 90), arms, arms),
+    st.builds(Move, st.sampled_from(["look", "pause", "resume", "start"]), st.integers(-90, 90)),
 )
 
 
@@ -237,6 +239,8 @@ def test_whatever_happens_no_step_is_skipped_nothing_passes_without_evidence_and
                     assert (before.step, stable_of(state)) == (4, before.candidate)
                 if decision.action is Action.HOLD:
                     assert state == before
+        stored = Ledger(state=state).model_dump_json()
+        assert Ledger.model_validate_json(stored).state == state  # a process that is killed here goes on with the same
         if stable_of(state) != stable_of(before):
             assert move.kind == "look"
         if canary_of(state):
