@@ -237,7 +237,7 @@ class Controller:
 
     def _bring_up(self, requests: Mapping[str, Request]) -> None:
         needed = needed_versions(self.config, self.store, self._versions)
-        self.fleet.observe(needed)
+        self.fleet.observe(needed, self._interrupted)
         asked = [self._versions.get(business, request.version) for business, request in requests.items()]
         self.fleet.make_ready([*needed.values(), *asked], self._interrupted)
 

@@ -76,11 +76,12 @@ class Fleet:
     def _for_adapters(self) -> list[_Replica]:
         return [replica for replica in self._replicas if replica.serves != "base"]
 
-    def observe(self, needed: Iterable[str]) -> None:
+    def observe(self, needed: Iterable[str], interrupted: Callable[[], bool]) -> None:
         """See which engines answer and what they hold; a name that an engine lost is no longer proven there.
 
         Args:
             needed: serving names that an engine must hold before it counts as whole.
+            interrupted: whether something urgent has come; engines that have not answered by then stay as they were.
         """
         self._needed = frozenset(needed)
         idle = [replica for replica in self._replicas if self._work is None or self._work[0] is not replica]
@@ -91,7 +92,10 @@ class Fleet:
         for replica in idle:
             assert replica.look is not None
             try:
-                if not replica.look.is_done(deadline - time.monotonic()):
+                patience = deadline - time.monotonic()
+                if not (replica.look.is_done(GRACE_S) or replica.look.is_done(patience, interrupted)):
+                    if interrupted():
+                        continue
                     raise EngineUnavailable(f"engine {replica.server.url} does not answer within {PATIENCE_S:g} s")
                 replica.listed = replica.look.result()
                 replica.proven &= replica.listed
