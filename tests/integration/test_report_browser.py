@@ -68,7 +68,7 @@ def gate_page(lang: str) -> str:
             {"golden": 0.9},
             (unbroken, "9" * 500),
         )
-        for n in range(20)
+        for n in range(30)
     ]
     result = an_eval_result(*items)
     return render_gate_report(
