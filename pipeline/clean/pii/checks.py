@@ -6,8 +6,8 @@ from datetime import date
 _ID_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 _PROVINCE_RANGES = ((11, 15), (21, 23), (31, 37), (41, 46), (50, 54), (61, 65), (71, 71), (81, 83), (91, 91))
 _PROVINCES = frozenset(f"{code}" for first, last in _PROVINCE_RANGES for code in range(first, last + 1))
-SPOKEN_DIGITS = str.maketrans("〇零一二三四五六七八九幺壹", "0012345678911")
-"""Digits as they are said in Chinese; 幺 is one on the telephone."""
+SPOKEN_DIGITS = str.maketrans("〇零洞一幺么壹二两贰三叁四肆五伍六陆七柒拐八捌九玖勾", "00011112223344556677788999")
+"""Digits as they are said and written in Chinese; 幺, 两, 拐, 勾 and 洞 are those of the telephone."""
 _USCC_ALPHABET = "0123456789ABCDEFGHJKLMNPQRTUWXY"
 
 

@@ -7,6 +7,7 @@ digits, and often over digits only: people glue numbers to words. To add a kind:
 
 from pipeline.clean.pii import checks
 from pipeline.clean.pii.addresses import ADDRESSES
+from pipeline.clean.pii.credentials import SECRETS
 from pipeline.clean.pii.people import PEOPLE
 from pipeline.clean.pii.recogniser import (
     DIGITS_AFTER,
@@ -34,6 +35,7 @@ def _dialable(number: str) -> bool:
     return 8 <= len(checks.compact(number)) <= 15
 
 
+_SPOKEN = "".join(map(chr, checks.SPOKEN_DIGITS))
 # A serial number begins with capitals ("PICC138…"); what is glued to a telephone does not, but for TEL and MOB.
 _CODE = r"(?<!(?-i:(?!TEL|MOB)[A-Z]{3}))"
 
@@ -41,8 +43,14 @@ _PHONES = (
     look(
         "PHONE",  # Chinese mobile
         rf"{_D}{_CODE}(?:(?:\+|00)?86[ -]?)?1[3-9]"
-        rf"(?:\d{{9}}|\d([ .-])\d{{4}}\1\d{{4}}|\d\d([ .-])\d{{4}}\2\d{{3}}){_E}",
+        rf"(?:\d{{9}}|\d([ .-]{{1,2}})\d{{4}}\1\d{{4}}|\d\d([ .-])\d{{4}}\2\d{{3}}|\d[ -]\d{{8}}|\d{{5}}[ -]\d{{4}})"
+        rf"{_E}",
         "000",
+    ),
+    look(
+        "PHONE",  # the same digit by digit
+        rf"{_D}1([ .-])[3-9](?:\1\d){{9}}{_E}(?!\1\d)",
+        "0 0 0 0 0|0-0-0-0-0|0.0.0.0.0",
     ),
     look(
         "PHONE",  # Chinese landline
@@ -51,9 +59,10 @@ _PHONES = (
     ),
     look("PHONE", rf"{_D}[48]00[ -]\d{{3}}[ -]?\d{{4}}{_E}", "000"),
     look(
-        "PHONE",
-        r"[幺一壹][三四五六七八九][〇零一二三四五六七八九幺]{9}",
-        "|".join(first + second for first in "幺一壹" for second in "三四五六七八九"),
+        "PHONE",  # the same in words; some or all digits
+        rf"(?<![\d{_SPOKEN}])(?=[\d ,、-]{{0,12}}[{_SPOKEN}])[1幺么一壹][3-9三四五六七八九叁肆伍陆柒捌玖拐勾]"
+        rf"(?:[ ,、-]?[\d{_SPOKEN}]){{9}}(?![\d{_SPOKEN}])",
+        "|".join(_SPOKEN),
     ),
     look(
         "PHONE",  # international
@@ -94,13 +103,13 @@ _PHONES = (
 )
 
 # Four digits that issuers of cards begin with (ISO/IEC 7812); a date such as 2025 is none.
-_ISSUER = r"(?:[3456]\d[ -]?\d[ -]?\d|2[2-7][ -]?\d[ -]?\d|2131|1800)"
+_ISSUER = r"(?:[3456](?:[ -]?\d){3}|2[ -]?[2-7][ -]?\d[ -]?\d|2131|1800)"
 
 _PROVINCES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼使领"
 _PAPERS = (
-    look("ID_CARD", r"(?<!\d)[1-9]\d(?:[ -]?\d){15}[ -]?[\dX](?!\d)", "00", checks.chinese_id),
+    look("ID_CARD", r"(?<!\d)[1-9](?:[ -]?\d){16}[ -]?[\dX](?!\d)", "00|0 0|0-0", checks.chinese_id),
     look("ID_CARD", r"(?<!\d)(?:\d{17}[\dX]|[1-9]\d{14})(?!\d)", "0" * 15, never, _ID_WORDS),
-    look("CARD", rf"{_D}{_ISSUER}(?:[ -]?\d){{9,15}}{_E}", "00", checks.luhn),
+    look("CARD", rf"{_D}{_ISSUER}(?:[ -]?\d){{9,15}}{_E}", "00|0 0|0-0", checks.luhn),
     look(
         "CARD",
         rf"{_D}\d(?:[ -]?\d){{11,18}}{_E}",
@@ -163,8 +172,16 @@ _ONLINE = (
         "@|%00",
     ),
     look(
+        "EMAIL",  # so written that programs shall not read it
+        r"[A-Z0-9._%+\-]{1,64}+[ ]?[\[(](?:at|@)[\])][ ]?[A-Z0-9\-]{1,63}"
+        r"(?:(?:\.|[ ]?[\[(]dot[\])][ ]?)[A-Z0-9\-]{2,63}){1,4}",
+        "[at]|(at)|[@]|(@)",
+    ),
+    look(
         "WECHAT",
-        r"(?:微信|薇信|威信|wechat|weixin|\bvx|\bwx|加v)(?:号码|号|_?ID|账号)?(?:是|为|[:\s\"'=]){0,4}"
+        # vx and wx glued to what follows are no part of a longer code.
+        r"(?:微信|薇信|威信|wechat|weixin|(?<![A-Z0-9])[vw]x(?=[\s:是为号\"'=])|(?<![A-Z0-9/+=_.\-])[vw]x|加v)"
+        r"(?:号码|号|_?ID|账号)?(?:是|为|[:\s\"'=]){0,4}"
         r"(?P<value>[A-Z][A-Z0-9_\-]{5,19})",
         "微信|薇信|威信|wechat|weixin|vx|wx|加v",
     ),
@@ -194,33 +211,4 @@ _ONLINE = (
     ),
 )
 
-_SECRETS = tuple(
-    look("SECRET", pattern, trigger)
-    for pattern, trigger in (
-        (r"eyJ[A-Z0-9_\-]{8,4000}\.eyJ[A-Z0-9_\-]{8,4000}\.[A-Z0-9_\-]{8,4000}", "eyJ"),
-        (r"(?-i:AKIA|ASIA)[0-9A-Z]{16}", "AKIA|ASIA"),
-        (r"gh[pousr]_[A-Z0-9]{36,255}|github_pat_[A-Z0-9_]{22,255}", "ghp_|gho_|ghu_|ghs_|ghr_|github_pat_"),
-        (rf"{_W}sk-(?:proj-|ant-|or-)?[A-Z0-9_\-]{{20,255}}", "sk-"),
-        (rf"{_W}(?:sk|pk|rk)_(?:live|test)_[A-Z0-9]{{16,255}}", "_live_|_test_"),
-        (r"(?-i:AIza)[A-Z0-9_\-]{35}", "AIza"),
-        (r"xox[abprs]-[A-Z0-9\-]{10,255}", "xox"),
-        (rf"{_W}(?-i:LTAI|AKID)[A-Z0-9]{{12,40}}", "LTAI|AKID"),
-        (
-            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,10000}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?",
-            "PRIVATE KEY",
-        ),
-        (
-            r"(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?token|密码|口令)[\"']?"
-            r"\s{0,2}(?:[:=]|是|为|\bis\b)\s{0,2}[\"']?(?P<value>[A-Z0-9!@#$%^&*_\-+=/.~]{6,64}(?<![.]))",
-            "pass|pwd|secret|key|token|密码|口令",
-        ),
-        (r"Bearer\s(?P<value>[A-Z0-9_\-.=]{20,4000})", "Bearer"),
-        (r"://[^/\s:@]{0,64}:(?P<value>[^/\s@]{1,64})@", "://"),
-        (
-            r"(?:密码|口令)(?P<value>(?=[^\d\s]{0,63}\d)(?=[^A-Z\s]{0,63}[A-Z])[A-Z0-9!@#$%^&*_\-+=/.~]{6,64}(?<![.]))",
-            "密码|口令",
-        ),
-    )
-)
-
-RECOGNISERS = _PAPERS + _PHONES + _ONLINE + ADDRESSES + PEOPLE + _SECRETS
+RECOGNISERS = _PAPERS + _PHONES + _ONLINE + ADDRESSES + PEOPLE + SECRETS

@@ -42,13 +42,16 @@ def _fold_table() -> dict[int, str]:
         digit = unicodedata.digit(chr(code), None) if unicodedata.category(chr(code)) == "Nd" else None
         if digit is not None:
             table[code] = str(digit)
+    for first in (0x2460, 0x2776):  # circled
+        table |= {first + number: str(number + 1) for number in range(9)}
     table |= dict.fromkeys(map(ord, "\u00a0\u2002\u2003\u2009\u202f\u3000"), " ")
     table |= dict.fromkeys(map(ord, "‐‑‒–—―−﹣"), "-")
     return table
 
 
 _FOLD = _fold_table()
-_INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff")
+_INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufe0e\ufe0f\u20e3\ufeff")
+"""White space of no width, soft hyphens, and what turns a digit into a key."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,10 @@ class Folded:
     """Original offset of each character and of the end; None when offsets are the same."""
 
     def restore(self, span: Span) -> Span:
-        """The span in the original text; invisible characters inside belong to it."""
+        """The span in the original text; invisible characters inside it and right behind it belong to it."""
         if self.origins is None:
             return span
-        return replace(span, start=self.origins[span.start], end=self.origins[span.end - 1] + 1)
+        return replace(span, start=self.origins[span.start], end=self.origins[span.end])
 
 
 def fold(text: str) -> Folded:
