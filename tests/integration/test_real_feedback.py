@@ -365,7 +365,7 @@ def test_every_text_of_an_edit_is_as_it_was_sent(built: dict[str, Built]) -> Non
             assert list(example.prompt) == case.chats[0].messages
             if hasattr(example, "rejected"):
                 assert example.rejected[0]["content"] == case.chats[0].answer
-    assert compared > 300
+    assert compared > 250  # the others hold names, which were replaced
 
 
 def test_every_choice_is_a_pair_in_the_right_direction(built: dict[str, Built]) -> None:
