@@ -13,6 +13,7 @@ from flows.erasing import erase
 from flows.importing import import_
 from flows.options import BUSINESS, CONFIGS, REASON
 from flows.quarantine import quarantine
+from flows.training import train
 from pipeline.errors import ConfigError, PipelineError
 
 
@@ -44,6 +45,7 @@ main.add_command(quarantine)
 main.add_command(import_)
 main.add_command(erase)
 main.add_command(pii)
+main.add_command(train)
 
 
 @main.command()

@@ -42,8 +42,9 @@ from pipeline.services import Services, connect
 from pipeline.serving.proof import choose_probe_texts, fingerprint, training_texts
 from pipeline.serving.validate import validate_adapter
 from pipeline.train.base_ref import base_model_ref
-from pipeline.train.process import train_adapter
+from pipeline.train.process import train_adapter, training_run_path
 from pipeline.train.template import check_template, engine_tokenizer
+from pipeline.train.training import read_training_run
 
 logger = logging.getLogger("flows.nightly")
 PROBE_TEXTS = 4
@@ -82,6 +83,8 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
             {key: str(value) for key, value in about.training.model_dump(mode="json").items()},
             f"{adapter.method} on {rows} rows of {manifest.users} users; snapshot {manifest.snapshot_id[:8]}",
         )
+        trained = read_training_run(training_run_path(config.state_dir / "adapters", adapter.training_id))
+        step(services.registry.record_training, "record training")(business, version.version, trained)
         decision, report = _gate(config, settings, about, services, version, snapshot_dir, due)
         outcome = Night(
             business=business,

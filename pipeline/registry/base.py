@@ -11,10 +11,12 @@ from typing import Literal, Protocol
 
 from pipeline.records import Adapter, Fingerprint, GateDecision, ModelVersion
 from pipeline.train.process import ADAPTER_FILES
+from pipeline.train.training import TrainingRun
 
-ADAPTER, FINGERPRINT, DECISION, REPORT = "adapter.json", "fingerprint.json", "decision.json", "report.html"
+ADAPTER, TRAINING, FINGERPRINT = "adapter.json", "training.json", "fingerprint.json"
+DECISION, REPORT = "decision.json", "report.html"
 ADAPTER_PATHS = tuple(f"adapter/{name}" for name in ADAPTER_FILES)
-OUR_FILES = frozenset({ADAPTER, FINGERPRINT, DECISION, REPORT, *ADAPTER_PATHS})
+OUR_FILES = frozenset({ADAPTER, TRAINING, FINGERPRINT, DECISION, REPORT, *ADAPTER_PATHS})
 """All that tuneloop keeps with a version; people may put other files beside them."""
 
 Alias = Literal["champion", "challenger", "previous", "promote", "rollback"]
@@ -39,6 +41,9 @@ class ModelRegistry(Protocol):
 
     def get(self, business: str, version: int) -> ModelVersion:
         """One version."""
+
+    def record_training(self, business: str, version: int, run: TrainingRun) -> None:
+        """Store how the version was trained: its curves, and the file that `tuneloop train` takes."""
 
     def record_fingerprint(self, business: str, version: int, fingerprint: Fingerprint) -> None:
         """Store what a reference engine measured for the version."""

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from pipeline.errors import RegistryError, RegistryUnavailable
 from pipeline.records import Adapter, Fingerprint, GateDecision, ModelVersion
-from pipeline.registry.base import ADAPTER, ADAPTER_PATHS, DECISION, FINGERPRINT, REPORT, Alias
+from pipeline.registry.base import ADAPTER, ADAPTER_PATHS, DECISION, FINGERPRINT, REPORT, TRAINING, Alias
 from pipeline.registry.folder import check_folder, put_folder
 from pipeline.registry.tags import ERASED_TRAINED, gate_of, with_note, with_verdict
 from pipeline.train.process import ADAPTER_FILES
+from pipeline.train.training import TrainingRun
 
 
 @dataclass
@@ -20,6 +21,7 @@ class _Entry:
     params: dict[str, str]
     description: str
     tags: dict[str, str]
+    training: TrainingRun | None = None
     fingerprint: Fingerprint | None = None
     decision: GateDecision | None = None
     report: str = ""
@@ -78,6 +80,10 @@ class MemoryRegistry:
             learned_erased=bool(entry.tags.get(ERASED_TRAINED)),
         )
 
+    def record_training(self, business: str, version: int, run: TrainingRun) -> None:
+        self._answer()
+        self._entry(business, version).training = run
+
     def record_fingerprint(self, business: str, version: int, fingerprint: Fingerprint) -> None:
         self._answer()
         self._entry(business, version).fingerprint = fingerprint
@@ -122,7 +128,12 @@ class MemoryRegistry:
     def files(self, business: str, version: int) -> tuple[str, ...]:
         self._answer()
         entry = self._entry(business, version)
-        made = {FINGERPRINT: entry.fingerprint, DECISION: entry.decision, REPORT: entry.report}
+        made = {
+            TRAINING: entry.training,
+            FINGERPRINT: entry.fingerprint,
+            DECISION: entry.decision,
+            REPORT: entry.report,
+        }
         return tuple(sorted([*entry.others, ADAPTER, *ADAPTER_PATHS, *(name for name, file in made.items() if file)]))
 
     def add_note(self, business: str, version: int, note: str) -> None:

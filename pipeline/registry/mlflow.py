@@ -28,10 +28,11 @@ from pydantic import ValidationError
 
 from pipeline.errors import RegistryError, RegistryUnavailable
 from pipeline.records import Adapter, Fingerprint, GateDecision, ModelVersion, Record, content_id
-from pipeline.registry.base import ADAPTER, DECISION, FINGERPRINT, REPORT, Alias
+from pipeline.registry.base import ADAPTER, DECISION, FINGERPRINT, REPORT, TRAINING, Alias
 from pipeline.registry.folder import check_folder, put_folder
 from pipeline.registry.tags import ERASED_TRAINED, gate_of, with_note, with_verdict
 from pipeline.train.process import ADAPTER_FILES
+from pipeline.train.training import TrainingRun
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ WEBHOOK_NAME = "tuneloop-controller"
 WEBHOOK_EVENTS: list[WebhookEventStr | WebhookEvent] = ["model_version_alias.created", "model_version_alias.deleted"]
 _FILES = "adapter"
 _PAGE = 200
+_BATCH = 1000
+"""Metrics that MLflow takes at once."""
 
 _R = TypeVar("_R", bound=Record)
 _Item = TypeVar("_Item")
@@ -107,6 +110,20 @@ class MlflowRegistry:
     def get(self, business: str, version: int) -> ModelVersion:
         with self._asking():
             return self._version(self._get(business, version), self._aliases(business))
+
+    def record_training(self, business: str, version: int, run: TrainingRun) -> None:
+        with self._asking():
+            found = self._client.get_run(_run_of(self._get(business, version)))
+            points = [
+                # One time for all: MLflow stores the same point once, so doing it again adds nothing.
+                Metric(name, value, found.info.start_time, int(entry["step"]))
+                for entry in (*run.curves, *run.load)
+                for name, value in entry.items()
+                if name != "step"
+            ]
+            for first in range(0, len(points), _BATCH):
+                self._client.log_batch(found.info.run_id, metrics=points[first : first + _BATCH])
+            self._client.log_text(found.info.run_id, run.model_dump_json(indent=1), TRAINING)
 
     def record_fingerprint(self, business: str, version: int, fingerprint: Fingerprint) -> None:
         with self._asking():

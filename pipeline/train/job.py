@@ -39,5 +39,9 @@ class Outcome(Record):
     method: Method
     rank: int
     metrics: dict[str, float]
-    history: tuple[dict[str, float], ...]
+    device: str
+    packages: dict[str, str]
+    curves: tuple[dict[str, float], ...]
     """What the trainers logged at each step of each phase: loss, rewards, validation loss."""
+    load: tuple[dict[str, float], ...]
+    """What this attempt took of the machine."""

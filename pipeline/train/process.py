@@ -21,9 +21,10 @@ from pydantic import ValidationError
 from pipeline.dataset.redaction import read_redactions
 from pipeline.dataset.snapshot import read_manifest
 from pipeline.errors import TrainingError
-from pipeline.records import Adapter, BaseModelRef, content_id
+from pipeline.records import Adapter, BaseModelRef, Record
 from pipeline.train.job import Failure, Job, Outcome, Progress
 from pipeline.train.recipe import Recipe
+from pipeline.train.training import Training, TrainingRun
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ def train_adapter(
 
     Args:
         parent: the adapter now in service and its folder; used only when the recipe starts from `stable`.
-        adapters_dir: gets the immutable folder `<sha256>/`, and `by-training/<training_id>.json` as its last file.
+        adapters_dir: gets the immutable folder `<sha256>/`, `by-training/<training_id>.run.json` and, last,
+            `by-training/<training_id>.json`.
         work_dir: takes scratch files, and keeps the log of a failed training.
         launch: configuration of `accelerate launch`; without one, a process for each GPU, or one.
 
@@ -60,7 +62,14 @@ def train_adapter(
     start = parent if recipe.start_from == "stable" else None
     if start is not None:
         _check_parent(start[0], base, recipe)
-    training = training_id(manifest.snapshot_id, recipe, base, start[0].sha256 if start else None)
+    of = Training(
+        business=manifest.business,
+        snapshot_id=manifest.snapshot_id,
+        recipe=recipe,
+        base=base,
+        parent_sha256=start[0].sha256 if start else None,
+    )
+    training = of.training_id
     work_dir.mkdir(parents=True, exist_ok=True)
     with _only_one(work_dir / f"{training}.lock"):
         if (known := find_adapter(adapters_dir, training)) is not None:
@@ -82,31 +91,33 @@ def train_adapter(
                 output=work.absolute() / "adapter",
             )
             outcome = _run(job, work_dir / f"{training}.log", _launcher(launch), on_progress)
-            adapter = Adapter(
-                sha256=adapter_digest(job.output),
-                business=manifest.business,
-                base=base,
-                rank=outcome.rank,
-                method=outcome.method,
-                snapshot_id=manifest.snapshot_id,
-                training_id=training,
-                parent_sha256=start[0].sha256 if start else None,
-                metrics=outcome.metrics,
-            )
-            _store(adapter, job.output, adapters_dir)
+            adapter, run = _result(of, job.output, outcome)
+            _store(adapter, run, job.output, adapters_dir)
     return adapter
 
 
-def training_id(snapshot_id: str, recipe: Recipe, base: BaseModelRef, parent_sha256: str | None) -> str:
-    """Hash over everything that determines a training."""
-    return content_id(
-        {
-            "snapshot": snapshot_id,
-            "recipe": recipe.model_dump(mode="json"),
-            "base": base.model_dump(mode="json"),
-            "parent": parent_sha256,
-        }
+def _result(training: Training, output: Path, outcome: Outcome) -> tuple[Adapter, TrainingRun]:
+    """The records of a training that ended well."""
+    adapter = Adapter(
+        sha256=adapter_digest(output),
+        business=training.business,
+        base=training.base,
+        rank=outcome.rank,
+        method=outcome.method,
+        snapshot_id=training.snapshot_id,
+        training_id=training.training_id,
+        parent_sha256=training.parent_sha256,
+        metrics=outcome.metrics,
     )
+    run = TrainingRun(
+        training=training,
+        adapter_sha256=adapter.sha256,
+        device=outcome.device,
+        packages=outcome.packages,
+        curves=outcome.curves,
+        load=outcome.load,
+    )
+    return adapter, run
 
 
 def find_adapter(adapters_dir: Path, training: str) -> Adapter | None:
@@ -117,6 +128,11 @@ def find_adapter(adapters_dir: Path, training: str) -> Adapter | None:
     except (OSError, ValidationError):
         return None
     return adapter if whole else None
+
+
+def training_run_path(adapters_dir: Path, training: str) -> Path:
+    """Where a training that ended left its `TrainingRun`."""
+    return adapters_dir / "by-training" / f"{training}.run.json"
 
 
 def adapter_digest(folder: Path) -> str:
@@ -241,11 +257,11 @@ def _last_words(log_path: Path, returncode: int) -> str:
     return f"the process ended with {returncode}: {last[:300]} (log: {log_path})"
 
 
-def _store(adapter: Adapter, output: Path, adapters_dir: Path) -> None:
+def _store(adapter: Adapter, run: TrainingRun, output: Path, adapters_dir: Path) -> None:
     """Put the files into their immutable folder, then the record that makes the training count as done."""
     folder = adapters_dir / adapter.sha256
-    records = adapters_dir / "by-training"
-    records.mkdir(parents=True, exist_ok=True)
+    record = adapters_dir / "by-training" / f"{adapter.training_id}.json"
+    record.parent.mkdir(parents=True, exist_ok=True)
     if folder.is_dir():
         if adapter_digest(folder) != adapter.sha256:
             raise TrainingError(f"{folder}: its files were changed after training; remove the folder and train again")
@@ -258,11 +274,15 @@ def _store(adapter: Adapter, output: Path, adapters_dir: Path) -> None:
             _sync(partial / name)
             (partial / name).chmod(0o444)
         partial.rename(folder)
-    record = records / f"{adapter.training_id}.json"
-    temporary = record.with_suffix(".partial")
-    temporary.write_text(adapter.model_dump_json(indent=1), encoding="utf-8")
+    _write_whole(training_run_path(adapters_dir, adapter.training_id), run)
+    _write_whole(record, adapter)
+
+
+def _write_whole(path: Path, record: Record) -> None:
+    temporary = path.with_suffix(".partial")
+    temporary.write_text(record.model_dump_json(indent=1), encoding="utf-8")
     _sync(temporary)
-    temporary.replace(record)
+    temporary.replace(path)
 
 
 def _sync(path: Path) -> None:

@@ -19,6 +19,7 @@ from pipeline.dataset.snapshot import read_snapshot
 from pipeline.records import Split
 from pipeline.train.checks import AnswerCheck, LossWatch, check_bos
 from pipeline.train.job import Job, Outcome, Progress
+from pipeline.train.machine import Meter, device_name, package_versions
 from pipeline.train.model import load_model, save_adapter
 from pipeline.train.plan import Phase, Row, count_steps, plan_phases
 from pipeline.train.rows import PairRow, Rendered, Rendering, SftRow, VoteRow
@@ -51,15 +52,17 @@ def run(job: Job, report: Report) -> Outcome | None:
     check_bos((row.prompt for phase in phases for row in phase.rows), rendering.tokenizer.bos_token_id)
     model = load_model(job.base_path, job.recipe, job.parent)
     steps = count_steps(phases, job.recipe, processes.num_processes)
-    metrics, history = rows.counts(), list[dict[str, float]]()
+    metrics, curves, meter = rows.counts(), list[dict[str, float]](), Meter()
     for number, (phase, count) in enumerate(zip(phases, steps, strict=True)):
         done = _PhaseEnd(job.output.parent / f"phase-{number}")
         if (logs := done.restore(model)) is None:
-            follower = _Follower(phase, job.recipe.dpo_beta, report, before=sum(steps[:number]), total=sum(steps))
+            follower = _Follower(
+                phase, job.recipe.dpo_beta, report, meter, before=sum(steps[:number]), total=sum(steps)
+            )
             logs = _train(model, rendering, phase, count, job, done.folder, follower)
             done.keep(model, logs)
         metrics |= _summary(phase, logs, job.recipe.dpo_beta)
-        history += logs
+        curves += [_curve(phase, sum(steps[:number]), entry) for entry in logs]
     answers = _smoke(model, rendering, phases)
     if not processes.is_main_process:
         return None
@@ -68,7 +71,10 @@ def run(job: Job, report: Report) -> Outcome | None:
         method=phases[-1].method,
         rank=model.peft_config["default"].r,
         metrics=metrics | answers,
-        history=tuple(history),
+        device=device_name(),
+        packages=package_versions(),
+        curves=tuple(curves),
+        load=tuple(meter.readings),
     )
 
 
@@ -157,8 +163,8 @@ class _PhaseEnd:
 class _Follower(TrainerCallback):
     """Hands each step's loss to the watch and to whoever shows progress."""
 
-    def __init__(self, phase: Phase, beta: float, report: Report, before: int, total: int) -> None:
-        self._report, self._before, self._total = report, before, total
+    def __init__(self, phase: Phase, beta: float, report: Report, meter: Meter, before: int, total: int) -> None:
+        self._report, self._meter, self._before, self._total = report, meter, before, total
         self._watch = _watch(phase, beta)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -170,13 +176,21 @@ class _Follower(TrainerCallback):
         if logs and "loss" in logs:  # the last log is a summary without one
             self._watch.see(state.global_step, logs)
             if state.is_world_process_zero:
-                self._report(Progress(step=self._before + state.global_step, total=self._total, loss=logs["loss"]))
+                step = self._before + state.global_step
+                self._meter.read(step)
+                self._report(Progress(step=step, total=self._total, loss=logs["loss"]))
 
 
 def _watch(phase: Phase, beta: float) -> LossWatch:
     chosen = [len(row.chosen) for row in phase.rows if isinstance(row, PairRow)]
     tolerance = 0.05 if torch.cuda.is_available() else 1e-3  # bf16 rounds
     return LossWatch(phase.method, tolerance, lowest_reward=-beta * sum(chosen) / len(chosen) if chosen else None)
+
+
+def _curve(phase: Phase, before: int, entry: dict[str, float]) -> dict[str, float]:
+    """An entry of a phase's log: its step counted over all phases, its figures named by the phase's method."""
+    figures = {f"{phase.method}/{name}": value for name, value in entry.items() if name not in ("step", "epoch")}
+    return {"step": before + entry["step"], **figures}
 
 
 def _summary(phase: Phase, logs: Iterable[dict[str, float]], beta: float) -> dict[str, float]:

@@ -15,11 +15,13 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 
 from pipeline.errors import RegistryError, RegistryUnavailable
 from pipeline.records import Adapter, Fingerprint, GateDecision, Verdict
-from pipeline.registry.base import ADAPTER, ADAPTER_PATHS, OUR_FILES, ModelRegistry
+from pipeline.registry.base import ADAPTER, ADAPTER_PATHS, OUR_FILES, TRAINING, ModelRegistry
 from pipeline.registry.memory import MemoryRegistry
 from pipeline.registry.mlflow import WEBHOOK_NAME, MlflowRegistry
 from pipeline.registry.tags import ERASED_MEASURED, ERASED_TRAINED
 from pipeline.train.process import adapter_digest
+from pipeline.train.recipe import Recipe
+from pipeline.train.training import Training, TrainingRun
 from tests.adapter_files import adapter_tensors, write_adapter
 from tests.builders import an_adapter
 from tests.conftest import free_port
@@ -160,6 +162,7 @@ def test_a_report_can_be_replaced_and_a_note_outlives_a_new_verdict(registry: Mo
     for _ in range(2):
         registry.record_decision(*with_version(maker.decision()))
         registry.add_note(maker.business, 1, "Erasure of one user.")
+    registry.record_training(maker.business, 1, a_training_run(maker, maker.adapter()[0]))
     registry.record_fingerprint(maker.business, 1, FINGERPRINT)
     assert registry.report(maker.business, 1) == "<p>更好</p>"
     registry.replace_report(maker.business, 1, "<p>少了</p>")
@@ -168,6 +171,35 @@ def test_a_report_can_be_replaced_and_a_note_outlives_a_new_verdict(registry: Mo
     assert description_of(registry, maker.business) == (
         "sft on 50 rows\n\nGate: promote. It is better by 0.2.\n\nErasure of one user."
     )
+
+
+def a_training_run(maker: Maker, adapter: Adapter, points: int = 3) -> TrainingRun:
+    training = Training(
+        business=maker.business,
+        snapshot_id=adapter.snapshot_id,
+        recipe=Recipe(),
+        base=adapter.base,
+        parent_sha256=None,
+    )
+    steps = range(1, points + 1)
+    return TrainingRun(
+        training=training,
+        adapter_sha256=adapter.sha256,
+        device="cpu",
+        packages={"torch": "2"},
+        curves=tuple({"step": float(step), "dpo/loss": 1 / step, "dpo/rewards/chosen": 0.5} for step in steps),
+        load=tuple({"step": float(step), "system/cpu_cores": 1.5} for step in steps),
+    )
+
+
+def test_how_a_version_was_trained_is_kept_with_it(registry: ModelRegistry, maker: Maker) -> None:
+    adapter, folder = maker.adapter()
+    registry.register(adapter, folder, {}, "one")
+    for _ in range(2):
+        registry.record_training(maker.business, 1, a_training_run(maker, adapter))
+    assert set(registry.files(maker.business, 1)) == {ADAPTER, TRAINING, *ADAPTER_PATHS}
+    with pytest.raises(RegistryError):
+        registry.record_training(maker.business, 3, a_training_run(maker, adapter))
 
 
 def test_a_version_that_learned_from_an_erased_user_says_so(registry: ModelRegistry, maker: Maker) -> None:
@@ -267,6 +299,22 @@ def test_a_crash_while_registering_heals_with_the_next_try(
     assert run.info.status == "FINISHED"
     assert run.data.metrics == {"loss": 0.25}
     assert run.data.params == {"rank": "8"}
+
+
+@pytest.mark.servers
+def test_curves_are_metrics_of_the_run_and_recording_again_adds_no_points(
+    mlflow_registry: MlflowRegistry, client: MlflowClient, maker: Maker
+) -> None:
+    adapter, folder = maker.adapter()
+    mlflow_registry.register(adapter, folder, {}, "one")
+    run = a_training_run(maker, adapter, points=700)  # more than MLflow takes at once
+    for _ in range(2):
+        mlflow_registry.record_training(maker.business, 1, run)
+    run_id = str(client.get_model_version(maker.business, "1").run_id)
+    for name, entries in (("dpo/loss", run.curves), ("system/cpu_cores", run.load)):
+        found = client.get_metric_history(run_id, name)
+        assert sorted((point.step, point.value) for point in found) == [(int(e["step"]), e[name]) for e in entries]
+    assert client.get_run(run_id).data.metrics["loss"] == 0.25
 
 
 def crashing(registry: MlflowRegistry, call: str, after: bool) -> MlflowRegistry:

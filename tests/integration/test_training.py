@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,15 +11,19 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from flows.cli import main
 from pipeline.dataset.snapshot import write_snapshot
 from pipeline.dataset.split import SplitRows
 from pipeline.errors import TrainingError
 from pipeline.records import Adapter, BaseModelRef, Example, Method
 from pipeline.train.base_ref import base_model_ref
 from pipeline.train.job import Job, Outcome, Progress
-from pipeline.train.process import adapter_digest, train_adapter
+from pipeline.train.process import adapter_digest, train_adapter, training_run_path
 from pipeline.train.recipe import Recipe
+from pipeline.train.training import read_training_run
 from tests.builders import NOON, a_preference, a_rated, a_source, an_interaction, an_sft, an_unpaired
 from tests.tiny_model import make_tiny_model
 
@@ -111,6 +116,12 @@ def test_auto_imitates_loose_targets_first_and_then_prefers(snapshot, base, tmp_
     assert {step.total for step in steps} == {40}
     # Twelve targets, of which the six pairs teach six: two phases of equal size.
     assert (outcome.metrics["sft_steps"], outcome.metrics["dpo_steps"]) == (20, 20)
+    assert [entry["step"] for entry in outcome.curves] == list(range(1, 41))
+    assert [entry[name] for name in ("sft/loss", "dpo/loss") for entry in outcome.curves if name in entry] == [
+        pytest.approx(step.loss) for step in steps
+    ]
+    assert [reading["step"] for reading in outcome.load] == list(range(1, 41))
+    assert all(reading["system/peak_memory_megabytes"] > 100 for reading in outcome.load)
     assert outcome.metrics["dpo_loss_last"] < outcome.metrics["dpo_loss_first"]
     assert greedy(base[1], tmp_path / "one" / "adapter", "How do I return the shoes 99?") == GOOD
 
@@ -260,6 +271,41 @@ def test_two_processes_train_what_one_does(snapshot, base, tmp_path):
     way = sum(float((expected[name] - before[name]).abs().sum()) for name in before)
     apart = sum(float((expected[name] - found[name]).abs().sum()) for name in before)
     assert apart < 0.15 * way
+
+
+def test_a_version_s_training_file_trains_the_same_adapter_again(base, tmp_path):
+    configs, state = tmp_path / "configs", tmp_path / "state"
+    shutil.copytree("configs", configs)
+    system = yaml.safe_load((configs / "tuneloop.yaml").read_text())
+    model = {"id": "tiny", "path": str(base[1]), "revision": "r1"}
+    (configs / "tuneloop.yaml").write_text(yaml.safe_dump(system | {"state_dir": str(state), "base_model": model}))
+    snapshot = a_snapshot(state / "snapshots", *(an_sft(a_source(), question, GOOD) for question in questions()))
+    adapter = train(snapshot, base, state, max_steps=30)
+    file = training_run_path(state / "adapters", adapter.training_id)
+
+    def again(file: Path, into: str):
+        return CliRunner().invoke(main, ["train", str(file), "--configs", str(configs), "--into", str(tmp_path / into)])
+
+    same = again(file, "again")
+    assert same.exit_code == 0, same.output
+    assert f"the same adapter: {tmp_path / 'again' / adapter.sha256}" in same.output
+    assert adapter_digest(tmp_path / "again" / adapter.sha256) == adapter.sha256
+
+    noted = read_training_run(file)
+    other = noted.model_copy(update={"adapter_sha256": "0" * 64, "packages": {**noted.packages, "trl": "0.1"}})
+    (tmp_path / "other.json").write_text(other.model_dump_json())
+    found = again(tmp_path / "other.json", "again")
+    assert found.exit_code == 1
+    assert "what differs: trl 0.1 -> " in found.output
+
+    based = noted.training.model_copy(update={"base": base[0].model_copy(update={"revision": "r2"})})
+    (tmp_path / "other.json").write_text(noted.model_copy(update={"training": based}).model_dump_json())
+    refused = again(tmp_path / "other.json", "never")
+    assert refused.exit_code == 2
+    assert "tiny@r2" in refused.output
+    (tmp_path / "other.json").write_text("{}")
+    assert "is no file of a training" in again(tmp_path / "other.json", "never").output
+    assert not (tmp_path / "never").exists()
 
 
 def _wait_until_gone(work: Path) -> None:
