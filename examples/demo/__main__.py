@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rich.table import Table
 
+from evals.worlds.content import Content, load_content
 from examples.demo import checks
-from examples.demo.content import Content, load_content
 from examples.demo.display import console, phase
 from examples.demo.stages import Canary, Demo, DemoError, follow_canary, load, run_night, save, talk
 from examples.demo.users import Tally

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow.parquet
 
-from examples.demo.content import Planted
+from evals.worlds.personal import Planted
 from examples.demo.stages import Demo, unloaded
 from examples.demo.users import Tally
 from pipeline.dataset.snapshot import read_manifest

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import openai
 
-from examples.demo.content import Content
+from evals.worlds.content import Content
 from examples.demo.users import CanaryReply, Tally, VisitResult, canary_traffic, count, plan_visits, run_visits
 from pipeline.config import Config, Settings, child_environment
 from pipeline.errors import PipelineError

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from examples.demo.content import Content, Planted
+from evals.worlds.content import Content
+from evals.worlds.personal import Planted
 from examples.demo.visits import Intent, Quirk, Visit
 from pipeline.records import Record
 

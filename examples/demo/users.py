@@ -18,7 +18,7 @@ import openai
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import JsonValue
 
-from examples.demo.content import Content, Question, obeys
+from evals.worlds.content import Content, Question, obeys
 from examples.demo.tally import Reply, Tally, VisitResult, count
 from examples.demo.visits import Intent, Quirk, Visit, plan_visits
 from pipeline.records import Record

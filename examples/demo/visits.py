@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal, NamedTuple, TypeVar
 
-from examples.demo.content import Content, Question
+from evals.worlds.content import Content, Question
 from pipeline.records import Record
 
 _EVENTS = uuid.UUID("6f1c2f0a-2f51-5e0c-9a55-0d3c7a3e1b60")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evals.checks import passes
-from examples.demo.content import load_content
+from evals.worlds.content import load_content
 from pipeline.config import load_config
 from pipeline.dataset.suite import dump_check, load_suite
 

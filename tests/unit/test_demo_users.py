@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from examples.demo.content import Content, load_content, obeys
+from evals.worlds.content import Content, load_content, obeys
 from examples.demo.users import VisitResult, canary_traffic, count, plan_visits, run_visits
 from examples.demo.visits import Intent, Quirk, Visit
 from pipeline.clean.dedup import drop_duplicates
@@ -136,7 +136,7 @@ def test_the_ideal_answer_fits_the_limit_with_its_end(content: Content) -> None:
 
 
 def test_an_unknown_business_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(DataError, match=r"no business 'shop'.*kefu, support"):
+    with pytest.raises(DataError, match=r"no business 'shop'.*kefu, legal-en"):
         load_content("shop")
 
 

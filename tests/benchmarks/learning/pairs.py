@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from examples.demo.content import load_content
+from evals.worlds.content import load_content
 from tests.benchmarks.document import ROOT
 
 _DATA = ROOT.parent / "shared" / "data"
