@@ -1,6 +1,6 @@
 # make demo | make test: each does its own set-up. `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test check format bench-pii bench-gate bench-gateway bench-dedup bench-clean bench-train bench-learning
+.PHONY: help setup demo down test chaos check format bench-pii bench-gate bench-gateway bench-dedup bench-clean bench-train bench-learning
 
 PY := .venv/bin/python
 
@@ -19,6 +19,9 @@ down:  ## stop everything that the demo started
 test: setup  ## unit tests first, then contract and integration tests on the real servers
 	@$(PY) -m pytest tests/unit
 	@$(PY) -m pytest tests/contract tests/integration
+
+chaos: setup  ## kill, hang and starve parts of a running stack under live streams, and check what was promised
+	@$(PY) -m tests.chaos $(ARGS)
 
 bench-gateway: setup  ## measure the gateway against nginx, Envoy and LiteLLM; ARGS=--quick: a short look
 	@$(PY) -m tests.benchmarks.gateway $(ARGS)

@@ -107,6 +107,8 @@ class ControllerConfig(Record):
     host: str = "127.0.0.1"
     port: Port = 8702
     poll_s: float = Field(5.0, gt=0)
+    gateways: tuple[Url, ...] = ()
+    """Admin APIs that routes are pushed to, where gateways run on several hosts; without any, those of `gateway`."""
 
 
 class ServerConfig(Record):

@@ -61,8 +61,8 @@ class Loop:
 def build(config: Config, settings: Settings, services: Services, loop: Loop) -> Controller:
     """The controller with its real clients. Nothing is contacted yet."""
     gateway = config.system.gateway
-    urls = [f"http://{gateway.host}:{port}" for port in gateway.admin_ports]
-    gateways = Gateways(urls, settings.admin_key.get_secret_value())
+    here = tuple(f"http://{gateway.host}:{port}" for port in gateway.admin_ports)
+    gateways = Gateways(config.system.controller.gateways or here, settings.admin_key.get_secret_value())
     adapters_dir = config.state_dir / "adapters"
     max_rank = min(engine.max_rank for engine in config.system.engines if engine.serves != "base")
 

@@ -47,7 +47,7 @@ class Faults:
 
 @dataclass
 class ScriptedEngine:
-    """One engine on a free port of loopback, while it is entered: `with ScriptedEngine() as engine: engine.url`."""
+    """One engine on loopback, while it is entered: `with ScriptedEngine() as engine: engine.url`."""
 
     model_id: str = "base"
     answer: Answer = echo
@@ -59,12 +59,14 @@ class ScriptedEngine:
     """Bodies of the inference requests, in order of arrival."""
     loads: int = 0
     """Loads that had an effect."""
+    port: int = 0
+    """0 takes a free one."""
 
     def __post_init__(self) -> None:
         self._adapters: dict[str, tuple[str, str]] = {}  # name to folder and digest
         self._lock = threading.Lock()
         self._server: EngineHttpServer | None = None
-        self._port = 0
+        self._port = self.port
 
     @property
     def url(self) -> str:
