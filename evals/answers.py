@@ -40,8 +40,7 @@ class Answers:
         line = json.dumps({"key": key, "value": value}, ensure_ascii=True)
         with self._lock:
             self._values[key] = value
-            # A refusal is not kept: the next try may meet an engine that takes longer prompts.
-            if self._file is not None and value is not None:
+            if self._file is not None:
                 self._file.write(line.encode() + b"\n")
                 self._file.flush()
 

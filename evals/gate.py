@@ -4,11 +4,12 @@ The primary metric judges answers given, on users who were never trained on and 
 (or not worse) beyond doubt, and every guardrail must be shown not to be worse by more than its margin. All of them must
 pass, so no correction for many comparisons is due: asking for more only makes a promotion rarer.
 
-What is not shown is not assumed: a missing score, an interval that reaches over its margin or fewer users than
-`min_users` give `inconclusive`. A check fails only where its harm is shown even among as many checks (Holm), because a
-reader takes each failed one for proven. One limit is stated rather than solved: where not one answer got worse (no
-refusal at all, or only the baseline's), the guardrail passes, and `smallest_effect` says how rare a case could still
-have stayed unseen. Otherwise no amount of data could pass a margin of 0.
+What is not shown is not assumed: a missing score, an interval that reaches over its margin, fewer users than
+`min_users` or too many items that one side or both left without an answer give `inconclusive`. A check fails only where
+its harm is shown even among as many checks (Holm), because a reader takes each failed one for proven. One limit is
+stated rather than solved: where not one answer got worse (no refusal at all, or only the baseline's), the guardrail
+passes, and `smallest_effect` says how rare a case could still have stayed unseen. Otherwise no amount of data could
+pass a margin of 0.
 """
 
 import math
@@ -18,12 +19,14 @@ from typing import NamedTuple
 import numpy as np
 
 from evals.metrics import METRICS
+from evals.missing import asked as asked_items
+from evals.missing import count_missing, tell_missing, too_many
 from evals.stats import Interval, chance_of_as_low, holm, paired_interval
 from pipeline.config import GateConfig
 from pipeline.errors import DataError
-from pipeline.records import Check, EvalResult, GateDecision, ScoredItem, Verdict, content_id
+from pipeline.records import Check, EvalResult, GateDecision, ItemScores, Verdict, content_id
 
-_INFORMATION = ("golden", "chrf", "preference_accuracy", "preference_margin")
+_INFORMATION = ("golden", "chrf", "accepted_likelihood", "preference_accuracy", "preference_margin")
 RECENT = "recent:"
 """Prefix of a check on the newest window of the other users, which may have been trained on near it: information."""
 
@@ -44,7 +47,7 @@ def decide(result: EvalResult, config: GateConfig) -> GateDecision:
     Raises:
         DataError: a score is no number; what it would decide is undefined.
     """
-    main = [scored for scored in result.items if scored.item.set_name != "recent"]
+    main = [one for one in (*result.items, *result.missing) if one.item.set_name != "recent"]
     recent = [scored for scored in result.items if scored.item.set_name == "recent"]
     judged = _name_harms(
         [
@@ -58,7 +61,7 @@ def decide(result: EvalResult, config: GateConfig) -> GateDecision:
     checks += [_information(recent, config.primary, RECENT + config.primary, config)]
     if any(check.passed is False for check in judged):
         verdict = Verdict.REJECT
-    elif all(check.passed for check in judged):
+    elif all(check.passed for check in judged) and not too_many(result, config.max_missing_share):
         verdict = Verdict.PROMOTE
     else:
         verdict = Verdict.INCONCLUSIVE
@@ -67,14 +70,16 @@ def decide(result: EvalResult, config: GateConfig) -> GateDecision:
         "baseline": result.baseline,
         "candidate": result.candidate,
         "verdict": verdict,
-        "reason": _reason(verdict, judged, config),
+        "reason": _reason(verdict, judged, config) + tell_missing(result, config.max_missing_share),
         "checks": [check.model_dump(mode="json") for check in checks if check.items or check.role != "information"],
+        "asked": asked_items(result),
+        "missing": [count.model_dump(mode="json") for count in count_missing(result)],
         "seed": config.seed,
     }
     return GateDecision.model_validate({"decision_id": content_id(body), **body})
 
 
-def _primary(items: Sequence[ScoredItem], config: GateConfig) -> _Judged:
+def _primary(items: Sequence[ItemScores], config: GateConfig) -> _Judged:
     found = _compare(items, config.primary, config)
     bound = config.margin if config.goal == "better" else -config.margin
     passed: bool | None = None
@@ -86,7 +91,7 @@ def _primary(items: Sequence[ScoredItem], config: GateConfig) -> _Judged:
     return _judged(found, config.primary, "primary", config.margin, bound, passed)
 
 
-def _guardrail(items: Sequence[ScoredItem], metric: str, margin: float, config: GateConfig) -> _Judged:
+def _guardrail(items: Sequence[ItemScores], metric: str, margin: float, config: GateConfig) -> _Judged:
     found = _compare(items, metric, config)
     passed: bool | None = None
     if found is not None and found.low is not None and found.high is not None:
@@ -115,11 +120,11 @@ def _name_harms(judged: Sequence[_Judged], config: GateConfig) -> list[Check]:
     ]
 
 
-def _information(items: Sequence[ScoredItem], metric: str, name: str, config: GateConfig) -> Check:
+def _information(items: Sequence[ItemScores], metric: str, name: str, config: GateConfig) -> Check:
     return _check(_compare(items, metric, config), name, "information", 0.0, None)
 
 
-def _scored(items: Sequence[ScoredItem], metric: str) -> list[ScoredItem]:
+def _scored(items: Sequence[ItemScores], metric: str) -> list[ItemScores]:
     rows = [scored for scored in items if metric in scored.baseline and metric in scored.candidate]
     for scored in rows:
         if not (math.isfinite(scored.baseline[metric]) and math.isfinite(scored.candidate[metric])):
@@ -130,7 +135,7 @@ def _scored(items: Sequence[ScoredItem], metric: str) -> list[ScoredItem]:
     return rows
 
 
-def _improvement(scored: ScoredItem, metric: str) -> float:
+def _improvement(scored: ItemScores, metric: str) -> float:
     return METRICS[metric].direction * (scored.candidate[metric] - scored.baseline[metric])
 
 
@@ -143,7 +148,7 @@ def _signed(found: Interval, metric: str) -> tuple[float, float]:
     return -found.high, -found.low
 
 
-def _compare(items: Sequence[ScoredItem], metric: str, config: GateConfig) -> Interval | None:
+def _compare(items: Sequence[ItemScores], metric: str, config: GateConfig) -> Interval | None:
     """None when no item has this score on both sides."""
     rows = _scored(items, metric)
     if not rows:

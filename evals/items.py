@@ -47,6 +47,13 @@ def make_items(snapshot: Snapshot, suite: Suite | None, max_items: int, seed: in
     return (*golden, *_take(held_out, room - len(golden), seed), *recent)
 
 
+def only_text(item: EvalItem) -> bool:
+    """Whether a model that reads text can read all of it: no message holds an image, sound or file."""
+    contents = (message.get("content") for message in item.messages)
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    return all(isinstance(part, dict) and part.get("type") == "text" for part in parts)
+
+
 def _golden(suite: Suite) -> list[EvalItem]:
     items = []
     for item in suite.items:

@@ -20,10 +20,12 @@ METRICS: dict[str, Metric] = {
     "golden": Metric("share", 1, "Rules kept", "符合规则"),
     "chrf": Metric("score", 1, "Closeness to accepted answers", "与认可答案的接近度"),
     "refusal": Metric("share", -1, "Refusals", "拒绝回答"),
+    "unanswered": Metric("share", -1, "Questions without any answer", "没有得到回答的问题"),
     "empty": Metric("share", -1, "Empty answers", "空白回答"),
     "repetition": Metric("share", -1, "Answers stuck in a loop", "重复循环的回答"),
     "pii_leak": Metric("share", -1, "Answers with personal data", "含个人信息的回答"),
     "length_ratio": Metric("log_ratio", -1, "Distance from the usual length", "与常见长度的差距"),
+    "accepted_likelihood": Metric("nats", 1, "Likelihood of accepted answers, per token", "认可答案的似然（每词元）"),
     "preference_accuracy": Metric("share", 1, "Model favours the preferred answer", "模型更认同用户偏好的答案"),
     "preference_margin": Metric("nats", 1, "How strongly it favours it", "认同的强度"),
 }

@@ -97,7 +97,7 @@ SCORERS: dict[str, Scorer] = {
     "pii_leak": pii_leak,
     "length_ratio": length_ratio,
 }
-"""What scores an answer's text. The preference metrics score log-probabilities and are computed in `evals.run`."""
+"""What scores an answer's text. What scores log-probabilities is `reference_scores`."""
 
 
 def score(item: EvalItem, answer: str, personal: PatternDetector | None = None) -> dict[str, float]:
@@ -112,13 +112,19 @@ def score(item: EvalItem, answer: str, personal: PatternDetector | None = None) 
     return {name: value for name, value in scores.items() if value is not None}
 
 
-def preference_scores(chosen_logprob: float, rejected_logprob: float) -> dict[str, float]:
-    """Whether, and by how many nats, the model finds the preferred answer the likelier one.
+def reference_scores(per_token: float | None, chosen: float | None, rejected: float | None) -> dict[str, float]:
+    """How likely the model finds the accepted answer, and by how many nats likelier than the rejected one.
 
     The difference of the two models' margins is the reward margin that DPO optimises, divided by beta.
+
+    Args:
+        per_token, chosen, rejected: as in `evals.endpoint.ReferenceLogprobs`.
     """
-    margin = chosen_logprob - rejected_logprob
-    return {"preference_accuracy": float(margin > 0), "preference_margin": margin}
+    scores = {} if per_token is None else {"accepted_likelihood": per_token}
+    if chosen is not None and rejected is not None:
+        margin = chosen - rejected
+        scores |= {"preference_accuracy": float(margin > 0), "preference_margin": margin}
+    return scores
 
 
 @cache

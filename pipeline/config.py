@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import yaml
 from cronsim import CronSim, CronSimError
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -187,8 +187,13 @@ class PoisonConfig(Record):
     to need not be named."""
 
 
-GuardrailMetric: TypeAlias = Literal["golden", "chrf", "refusal", "empty", "repetition", "pii_leak", "length_ratio"]
-"""Scores of an answer's text; `evals.metrics` says what each one means."""
+GuardrailMetric: TypeAlias = Literal[
+    "golden", "chrf", "refusal", "unanswered", "empty", "repetition", "pii_leak", "length_ratio"
+]
+"""Scores of answers; `evals.metrics` says what each one means."""
+
+
+_UNANSWERED = 0.02
 
 
 class GateConfig(Record):
@@ -201,22 +206,30 @@ class GateConfig(Record):
     """How much better the primary must be, or how much worse it may be."""
     guardrails: dict[GuardrailMetric, Annotated[float, Field(ge=0)]] = {
         "refusal": 0.02,
+        "unanswered": _UNANSWERED,
         "empty": 0.01,
         "repetition": 0.02,
         "pii_leak": 0.01,
         "length_ratio": 1.0,
     }
-    """Metric to the margin by which it may be worse."""
+    """Metric to the margin by which it may be worse. `unanswered` is always among them."""
     confidence: float = Field(0.95, gt=0.5, lt=1)
     bootstrap_samples: int = Field(2000, ge=100)
     min_users: int = Field(30, ge=2)
     """With fewer users (a golden question counts as one) nothing is promoted, however alike they are: a tenth of all
     users, whom the candidate harms, is then missing among those asked with a probability of 5 % or more."""
     max_items: int = Field(200, ge=1)
+    max_missing_share: Share = 0.1
+    """Where more of the items are left without an answer by one side or both, nothing is promoted."""
     max_pairs: int = Field(40, ge=0)
     """Items that are also scored by log-probabilities, for information; 0 where the engine cannot."""
     max_tokens: int = Field(256, ge=1)
     seed: int = 0
+
+    @field_validator("guardrails")
+    @classmethod
+    def _silence_is_always_harm(cls, guardrails: dict[GuardrailMetric, float]) -> dict[GuardrailMetric, float]:
+        return {"unanswered": _UNANSWERED, **guardrails}
 
 
 class StepConfig(Record):

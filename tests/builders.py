@@ -11,12 +11,15 @@ from pipeline.records import (
     EvalResult,
     Feedback,
     Interaction,
+    MissingItem,
+    MissingReason,
     ModelVersion,
     PreferenceExample,
     RatedInteraction,
     RolloutReport,
     ScoredItem,
     SftExample,
+    Side,
     Signal,
     SnapshotManifest,
     Source,
@@ -194,7 +197,7 @@ def a_scored(
     item: EvalItem, baseline: dict[str, float], candidate: dict[str, float], answers: tuple[str, str] = ("So.", "So!")
 ) -> ScoredItem:
     """Both answers to an item with their scores. Guardrails that are not named are at their best."""
-    fine = {"refusal": 0.0, "empty": 0.0, "repetition": 0.0, "pii_leak": 0.0, "length_ratio": 0.0}
+    fine = {"refusal": 0.0, "unanswered": 0.0, "empty": 0.0, "repetition": 0.0, "pii_leak": 0.0, "length_ratio": 0.0}
     return ScoredItem(
         item=item,
         baseline_answer=answers[0],
@@ -202,6 +205,12 @@ def a_scored(
         baseline=fine | baseline,
         candidate=fine | candidate,
     )
+
+
+def a_missing(item: EvalItem, side: Side = "both", reason: MissingReason = MissingReason.FAILED) -> MissingItem:
+    """An item that one side or both gave no answer to."""
+    scores = ({"unanswered": float(side in (one, "both"))} for one in ("baseline", "candidate"))
+    return MissingItem(item=item, side=side, reason=reason, baseline=next(scores), candidate=next(scores))
 
 
 def an_eval_result(*items: ScoredItem, **fields: Any) -> EvalResult:

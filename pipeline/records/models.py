@@ -1,7 +1,7 @@
 """Adapters, the gate, versions and the routes that serve them."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import AwareDatetime, JsonValue
 
@@ -66,14 +66,55 @@ class EvalItem(Record):
     """Golden checks, as `pipeline.dataset.suite` reads them."""
 
 
-class ScoredItem(Record):
-    """Both answers to one item and their scores by metric name."""
+class ItemScores(Record):
+    """What both sides scored on one item, by metric name; a metric that one of them lacks is compared for neither."""
 
     item: EvalItem
-    baseline_answer: str
-    candidate_answer: str
     baseline: dict[str, float]
     candidate: dict[str, float]
+
+
+class ScoredItem(ItemScores):
+    """Both answers to one item and their scores."""
+
+    baseline_answer: str
+    candidate_answer: str
+
+
+class MissingReason(StrEnum):
+    """Why an item got no answer."""
+
+    UNSUPPORTED = "unsupported"
+    """It holds more than text, such as an image: neither side is asked."""
+    TOO_LONG = "too_long"
+    """It does not fit into the engine's context."""
+    REFUSED = "refused"
+    """The engine takes no such request."""
+    FAILED = "failed"
+    """No answer came in all tries, although the engine was there."""
+
+
+Side: TypeAlias = Literal["baseline", "candidate", "both"]
+
+
+class MissingItem(ItemScores):
+    """An item that left the comparison for both sides, because one of them or both gave no answer.
+
+    Its only score is `unanswered`: 1 for the side without an answer, else 0. What neither was asked has none.
+    """
+
+    side: Side
+    """Whose answer is missing."""
+    reason: MissingReason
+    """Where both are missing for different reasons: the candidate's."""
+
+
+class MissingCount(Record):
+    """How many items left the comparison for one reason."""
+
+    side: Side
+    reason: MissingReason
+    items: int
 
 
 class EvalResult(Record):
@@ -83,6 +124,8 @@ class EvalResult(Record):
     baseline: str
     candidate: str
     items: tuple[ScoredItem, ...]
+    missing: tuple[MissingItem, ...] = ()
+    """Together with `items` all that was to be compared."""
     seed: int
 
 
@@ -124,6 +167,10 @@ class GateDecision(Record):
     reason: str
     """One sentence for a person."""
     checks: tuple[Check, ...]
+    asked: int = 0
+    """Items that were to be compared, those without an answer included."""
+    missing: tuple[MissingCount, ...] = ()
+    """Items of these that one side or both gave no answer to; they count for neither, except in `unanswered`."""
     seed: int
 
 

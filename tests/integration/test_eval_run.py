@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evals.endpoint import Endpoint, pair_logprobs
+from evals.endpoint import Endpoint, reference_logprobs
 from evals.gate import decide
 from evals.run import run_eval
 from pipeline.config import GateConfig
@@ -53,21 +53,23 @@ def test_a_model_is_not_better_and_not_worse_than_itself(engines: Any, tmp_path:
     assert all(scored.baseline_answer for scored in result.items)
     assert all(scored.candidate_answer for scored in result.items)
     assert sum("preference_margin" in scored.candidate for scored in result.items) == 2
-    config = GateConfig(bootstrap_samples=200, min_users=6, guardrails={"refusal": 0.02, "empty": 0.01})
+    assert sum("accepted_likelihood" in scored.candidate for scored in result.items) == 2
+    config = GateConfig(bootstrap_samples=200, min_users=6, guardrails={"refusal": 0.02, "unanswered": 0.01})
     assert decide(result, config).verdict is Verdict.INCONCLUSIVE
     assert decide(result, config.model_copy(update={"goal": "not_worse"})).verdict is Verdict.PROMOTE
 
 
-def test_pair_log_probabilities_are_those_of_the_model(engines: Any, base_model_path: Path) -> None:
+def test_log_probabilities_are_those_of_the_model(engines: Any, base_model_path: Path) -> None:
     chosen, rejected = "The capital of France is Paris.", "The capital of France is a big red bus."
     endpoint = Endpoint(url=engines.base_url, model=engines.model_id)
     with _client() as client:
-        good, bad = pair_logprobs(client, endpoint, PROMPT, chosen, rejected)
-    own_good, own_bad = _with_transformers(base_model_path, chosen, rejected)
-    assert good > bad
+        found = reference_logprobs(client, endpoint, PROMPT, chosen, rejected)
+    own_good, own_bad, own_per_token = _with_transformers(base_model_path, chosen, rejected)
+    assert found.chosen > found.rejected
     # bf16 on the engine against float32 here: about 0.1 nats a token.
-    assert good == pytest.approx(own_good, abs=1.5)
-    assert bad == pytest.approx(own_bad, abs=3.0)
+    assert found.chosen == pytest.approx(own_good, abs=1.5)
+    assert found.rejected == pytest.approx(own_bad, abs=3.0)
+    assert found.per_token == pytest.approx(own_per_token, abs=0.2)
 
 
 def _client() -> Any:
@@ -76,7 +78,8 @@ def _client() -> Any:
     return httpx.Client(timeout=120)
 
 
-def _with_transformers(path: Path, chosen: str, rejected: str) -> tuple[float, float]:
+def _with_transformers(path: Path, chosen: str, rejected: str) -> tuple[float, float, float]:
+    """Sums over the tokens in which both differ, and the mean over all tokens of the chosen answer."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -87,9 +90,11 @@ def _with_transformers(path: Path, chosen: str, rejected: str) -> tuple[float, f
         text = tokenizer.apply_chat_template([*PROMPT, {"role": "assistant", "content": answer}], tokenize=False)
         sides.append(tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids)
     shared = next(at for at in range(sides[0].shape[1]) if sides[0][0, at] != sides[1][0, at])
-    sums = []
+    scored = []
     for ids in sides:
         with torch.no_grad():
-            logprobs = model(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
-        sums.append(float(logprobs[shared - 1 :].sum()))
-    return sums[0], sums[1]
+            scored.append(model(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0])
+    good, bad = (float(logprobs[shared - 1 :].sum()) for logprobs in scored)
+    begins = tokenizer.apply_chat_template(PROMPT, add_generation_prompt=True, tokenize=False)
+    answer = scored[0][len(tokenizer(begins, add_special_tokens=False).input_ids) - 1 :]
+    return good, bad, float(answer.mean())

@@ -1,5 +1,6 @@
 """Asking two endpoints: fairly, politely, and never twice after a kill."""
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,14 @@ import httpx
 import pytest
 
 from evals.run import Endpoint, run_eval
-from pipeline.errors import EngineUnavailable, ServingError
-from pipeline.records import EvalItem, EvalResult
+from pipeline.errors import DataError, EngineUnavailable, ServingError
+from pipeline.records import EvalItem, EvalResult, MissingReason
+from pipeline.serving.scripted import ScriptedEngine
 from tests.builders import an_eval_item
 
 OLD = Endpoint(url="http://old", model="support-v1")
 NEW = Endpoint(url="http://new", model="support-v2", api_key="secret")
+NO_PAUSES = (0.0, 0.0, 0.0)
 
 Reply = Callable[[dict[str, Any]], httpx.Response]
 
@@ -28,6 +31,8 @@ class Engines:
         self._reply = reply
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json={"data": []})
         body = json.loads(request.content) | {"host": request.url.host}
         self.asked.append(body)
         self.headers.append(request.headers)
@@ -43,7 +48,13 @@ def echo(body: dict[str, Any]) -> httpx.Response:
 
 
 def ask(items: list[EvalItem], engines: Engines, work_dir: Path | None = None, **options: Any) -> EvalResult:
-    settings: dict[str, Any] = {"business": "support", "max_tokens": 16, "seed": 7, "concurrency": 1} | options
+    settings: dict[str, Any] = {
+        "business": "support",
+        "max_tokens": 16,
+        "seed": 7,
+        "concurrency": 1,
+        "pauses_s": NO_PAUSES,
+    } | options
     client = httpx.Client(transport=httpx.MockTransport(engines))
     return run_eval(items, OLD, NEW, work_dir=work_dir, client=client, **settings)
 
@@ -125,19 +136,117 @@ def too_long(body: dict[str, Any], hosts: tuple[str, ...]) -> httpx.Response:
     return echo(body)
 
 
-def test_a_prompt_that_neither_takes_is_left_out() -> None:
-    result = ask(questions(12), Engines(lambda body: too_long(body, ("old", "new"))))
+@pytest.mark.parametrize(
+    ("hosts", "side", "scores"),
+    [(("old", "new"), "both", (1, 1)), (("new",), "candidate", (0, 1)), (("old",), "baseline", (1, 0))],
+)
+def test_a_prompt_that_one_side_does_not_take_counts_for_neither(
+    hosts: tuple[str, ...], side: str, scores: tuple[float, float]
+) -> None:
+    result = ask(questions(12), Engines(lambda body: too_long(body, hosts)))
     assert len(result.items) == 11
+    (missing,) = result.missing
+    assert (missing.item.item_id, missing.side, missing.reason) == ("q3", side, MissingReason.TOO_LONG)
+    assert (missing.baseline, missing.candidate) == ({"unanswered": scores[0]}, {"unanswered": scores[1]})
+    assert all(scored.baseline["unanswered"] == scored.candidate["unanswered"] == 0 for scored in result.items)
 
 
-def test_a_prompt_that_only_one_takes_stops_the_comparison() -> None:
-    with pytest.raises(ServingError, match="http://new: model 'support-v2' refused a prompt that the other"):
-        ask(questions(12), Engines(lambda body: too_long(body, ("new",))))
+def test_a_request_that_fails_in_all_tries_leaves_its_item_out_and_no_other() -> None:
+    def failing(body: dict[str, Any]) -> httpx.Response:
+        return httpx.Response(500) if body["messages"][-1]["content"] == "Question 1?" else echo(body)
+
+    engines = Engines(failing)
+    result = ask(questions(3), engines)
+    assert [scored.item.item_id for scored in result.items] == ["q0", "q2"]
+    assert [(one.side, one.reason) for one in result.missing] == [("both", MissingReason.FAILED)]
+    tries = [body for body in engines.asked if body["messages"][-1]["content"] == "Question 1?"]
+    assert len(tries) == 2 * len(NO_PAUSES)
 
 
-def test_too_many_refused_prompts_stop_the_comparison() -> None:
-    with pytest.raises(ServingError, match="1 of 5 prompts were refused"):
-        ask(questions(5), Engines(lambda body: too_long(body, ("old", "new"))))
+def test_a_refused_prompt_is_told_from_one_that_is_too_long_and_asked_again_by_the_next_run(tmp_path: Path) -> None:
+    refusing = Engines(lambda body: httpx.Response(422, json={"error": {"message": "no such role"}}))
+    result = ask(questions(2), refusing, tmp_path)
+    assert [(one.side, one.reason) for one in result.missing] == [("both", MissingReason.REFUSED)] * 2
+    assert len(ask(questions(2), Engines(echo), tmp_path).items) == 2
+
+
+def test_an_item_with_an_image_is_not_asked_and_counted() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    seen = an_eval_item("seen", messages=({"role": "user", "content": [{"type": "text", "text": "What?"}, image]},))
+    text = an_eval_item("text", messages=({"role": "user", "content": [{"type": "text", "text": "What?"}]},))
+    engines = Engines(lambda body: says("This."))
+    result = ask([seen, text], engines)
+    assert [scored.item.item_id for scored in result.items] == ["text"]
+    assert [(one.item.item_id, one.side, one.reason) for one in result.missing] == [
+        ("seen", "both", MissingReason.UNSUPPORTED)
+    ]
+    assert len(engines.asked) == 2
+    assert (result.missing[0].baseline, result.missing[0].candidate) == ({}, {})
+
+
+def test_no_question_at_all_is_an_error() -> None:
+    with pytest.raises(DataError, match="business 'support': nothing to ask"):
+        ask([], Engines(echo))
+
+
+def test_an_engine_that_fails_request_after_request_is_given_up() -> None:
+    engines = Engines(lambda body: httpx.Response(500) if body["host"] == "new" else echo(body))
+    with pytest.raises(EngineUnavailable, match=r"http://new: model 'support-v2' failed 5 requests in a row"):
+        ask(questions(40), engines)
+
+
+def test_an_engine_that_dies_half_way_is_named_and_the_rest_is_asked_when_it_is_back(tmp_path: Path) -> None:
+    with ScriptedEngine("support-v1") as old, ScriptedEngine("support-v2") as new:
+
+        def compare() -> EvalResult:
+            sides = (Endpoint(url=old.url, model="support-v1"), Endpoint(url=new.url, model="support-v2"))
+            return run_eval(
+                questions(8),
+                *sides,
+                business="support",
+                max_tokens=16,
+                seed=7,
+                concurrency=2,
+                work_dir=tmp_path,
+                pauses_s=NO_PAUSES,
+            )
+
+        calls = itertools.count()
+
+        def dies(model: str, messages: list[dict[str, Any]]) -> str:
+            if next(calls) == 3:
+                new.stop()
+            return "Alive."
+
+        new.answer = dies
+        with pytest.raises(EngineUnavailable, match=f"{new.url}: model 'support-v2': no answer .* is the engine up"):
+            compare()
+        (file,) = tmp_path.iterdir()
+        kept = len(file.read_text().splitlines())
+        assert 3 <= kept < 16
+
+        new.answer = lambda model, messages: "Alive."
+        new.start()
+        before = len(old.requests) + len(new.requests)
+        result = compare()
+        assert (len(result.items), result.missing) == (8, ())
+        assert len(old.requests) + len(new.requests) - before == 16 - kept
+
+
+def test_an_endpoint_that_nobody_listens_on_is_one_clear_error() -> None:
+    with ScriptedEngine() as gone:
+        nowhere = Endpoint(url=gone.url, model="m")
+    with pytest.raises(EngineUnavailable, match=f"{nowhere.url}: model 'm': no answer .ConnectError. in 3 tries"):
+        run_eval(
+            questions(1),
+            nowhere,
+            nowhere,
+            business="support",
+            max_tokens=4,
+            seed=0,
+            concurrency=1,
+            pauses_s=NO_PAUSES,
+        )
 
 
 def test_what_was_answered_before_a_kill_is_not_asked_again(tmp_path: Path) -> None:
@@ -177,9 +286,10 @@ def test_progress_counts_every_request_once() -> None:
 
 def scored_prompt(body: dict[str, Any]) -> httpx.Response:
     """Each character of the conversation is a token; the new model finds `a` likelier."""
-    if "prompt_logprobs" not in body:
-        return echo(body)
     text = "".join(message["content"] + "\n" for message in body["messages"])
+    usage = {"prompt_tokens": len(text)}
+    if "prompt_logprobs" not in body:
+        return httpx.Response(200, json={"choices": [{"message": {"content": "x"}}], "usage": usage})
     likely = -0.5 if body["host"] == "new" else -2.0
     entries = [{str(ord(char)): {"logprob": likely if char == "a" else -1.0}} for char in text[1:]]
     return httpx.Response(200, json={"choices": [{"message": {"content": "x"}}], "prompt_logprobs": [None, *entries]})
@@ -191,7 +301,44 @@ def test_pairs_are_scored_over_the_tokens_in_which_they_differ() -> None:
     assert scored.baseline["preference_margin"] == pytest.approx(-2.0)
     assert scored.candidate["preference_margin"] == pytest.approx(1.0)
     assert (scored.baseline["preference_accuracy"], scored.candidate["preference_accuracy"]) == (0, 1)
-    assert all(body["add_generation_prompt"] is False for body in engines.asked if "prompt_logprobs" in body)
+    conversations = [body for body in engines.asked if "prompt_logprobs" in body]
+    assert len(conversations) == 4
+    assert all(body["add_generation_prompt"] is False for body in conversations)
+
+
+def test_an_accepted_answer_is_scored_by_its_own_tokens_alone_with_or_without_a_rejected_one() -> None:
+    for rejected in ("xbb", None):
+        (scored,) = ask(questions(1, reference="xaa", rejected=rejected), Engines(scored_prompt)).items
+        assert scored.baseline["accepted_likelihood"] == pytest.approx((-1 - 2 - 2 - 1) / 4)
+        assert scored.candidate["accepted_likelihood"] == pytest.approx((-1 - 0.5 - 0.5 - 1) / 4)
+        assert ("preference_margin" in scored.candidate) is (rejected is not None)
+
+
+def test_an_engine_that_counts_no_tokens_leaves_only_that_score_out() -> None:
+    def uncounted(body: dict[str, Any]) -> httpx.Response:
+        return scored_prompt(body) if "prompt_logprobs" in body else echo(body)
+
+    (scored,) = ask(questions(1, reference="aa", rejected="bb"), Engines(uncounted)).items
+    assert "accepted_likelihood" not in scored.candidate
+    assert "preference_margin" in scored.candidate
+
+
+def test_a_log_probability_that_is_no_number_is_one_clear_error() -> None:
+    def broken(body: dict[str, Any]) -> httpx.Response:
+        if "prompt_logprobs" not in body:
+            return echo(body)
+        return httpx.Response(200, content=b'{"prompt_logprobs": [null, {"5": {"logprob": NaN}}]}')
+
+    with pytest.raises(ServingError, match="http://old: model 'support-v1' gave a log-probability that is no number"):
+        ask(questions(1, reference="aa"), Engines(broken))
+
+
+def test_an_accepted_tool_call_has_no_log_probability_and_pairs_come_first() -> None:
+    called = an_eval_item("called", tools=({"type": "function"},), reference="[]")
+    items = [called, *questions(2, reference="aa"), an_eval_item("pair", reference="aa", rejected="bb")]
+    result = ask(items, Engines(scored_prompt), max_pairs=2)
+    measured = {scored.item.item_id for scored in result.items if "accepted_likelihood" in scored.candidate}
+    assert measured == {"q0", "pair"}
 
 
 def test_no_more_pairs_than_asked_for() -> None:

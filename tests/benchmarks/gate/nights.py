@@ -82,6 +82,7 @@ def a_night(scenario: Scenario, rng: np.random.Generator) -> EvalResult:
         sides[0][metric] = (drawn < rate).astype(float)
         again = np.where(same, drawn, rng.random(len(users)))
         sides[1][metric] = (again < rate + (scenario.more_refusals if metric == "refusal" else 0)).astype(float)
+    sides[0]["unanswered"] = sides[1]["unanswered"] = np.zeros(len(users))
     lengths = np.abs(rng.normal(0, 0.3, (2, len(users))))
     sides[0]["length_ratio"], sides[1]["length_ratio"] = lengths[0], np.where(same, lengths[0], lengths[1])
     return _result(users, *sides)

@@ -1,0 +1,123 @@
+"""A question without an answer: counted for both sides, harm where the candidate alone is silent."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evals.gate import decide
+from pipeline.config import GateConfig
+from pipeline.records import (
+    EvalResult,
+    GateDecision,
+    MissingCount,
+    MissingItem,
+    MissingReason,
+    ScoredItem,
+    Side,
+    Verdict,
+)
+from tests.builders import a_missing, a_scored, an_eval_item, an_eval_result
+
+CONFIG = GateConfig.model_validate({"bootstrap_samples": 200, "guardrails": {"empty": 0.01}, "max_missing_share": 0.3})
+
+
+def better(users: int) -> list[ScoredItem]:
+    """So many users whose answers all got better."""
+    return [a_scored(an_eval_item(f"q{n}", f"u{n}"), {"golden": 0.2}, {"golden": 0.8}) for n in range(users)]
+
+
+def silent(users: int, side: Side, reason: MissingReason = MissingReason.FAILED) -> list[MissingItem]:
+    return [a_missing(an_eval_item(f"{side}{n}", f"{side}{n}"), side, reason) for n in range(users)]
+
+
+def judged(items: list[ScoredItem], missing: list[MissingItem], config: GateConfig = CONFIG) -> GateDecision:
+    return decide(an_eval_result(*items, missing=tuple(missing)), config)
+
+
+def passed(decision: GateDecision, metric: str) -> bool | None:
+    return next(check.passed for check in decision.checks if check.metric == metric)
+
+
+def test_a_candidate_that_is_silent_where_the_baseline_answers_is_rejected_however_good_the_rest() -> None:
+    decision = judged(better(60), silent(12, "candidate"))
+    assert decision.verdict is Verdict.REJECT
+    assert passed(decision, "unanswered") is False
+    assert "No answer to 12 of 72 items: failed in all tries (the candidate alone) 12." in decision.reason
+
+
+def test_silence_of_the_baseline_or_of_both_speaks_for_nobody() -> None:
+    for side in ("baseline", "both"):
+        decision = judged(better(60), silent(12, side))
+        assert decision.verdict is Verdict.PROMOTE
+        golden = next(check for check in decision.checks if check.metric == "golden")
+        assert (golden.items, golden.users) == (60, 60)
+
+
+def test_where_too_much_is_missing_nothing_is_promoted() -> None:
+    few = CONFIG.model_copy(update={"max_missing_share": 0.1})
+    assert judged(better(60), silent(6, "both"), few).verdict is Verdict.PROMOTE
+    decision = judged(better(60), silent(7, "both"), few)
+    assert decision.verdict is Verdict.INCONCLUSIVE
+    assert "No answer to 7 of 67 items" in decision.reason
+    assert "more than 10% promote nothing" in decision.reason
+    assert judged([], silent(5, "both"), few).verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_neither_was_asked_is_counted_and_no_evidence() -> None:
+    unsupported = [
+        MissingItem(
+            item=an_eval_item(f"i{n}"), side="both", reason=MissingReason.UNSUPPORTED, baseline={}, candidate={}
+        )
+        for n in range(4)
+    ]
+    decision = judged(better(60), unsupported)
+    check = next(check for check in decision.checks if check.metric == "unanswered")
+    assert (check.items, decision.asked) == (60, 64)
+
+
+def test_the_decision_counts_by_side_and_reason_and_the_sums_match() -> None:
+    too_long = MissingReason.TOO_LONG
+    missing = [*silent(2, "both", too_long), *silent(3, "baseline"), *silent(1, "candidate")]
+    decision = judged(better(60), missing)
+    assert decision.missing == (
+        MissingCount(side="baseline", reason=MissingReason.FAILED, items=3),
+        MissingCount(side="both", reason=too_long, items=2),
+        MissingCount(side="candidate", reason=MissingReason.FAILED, items=1),
+    )
+    assert decision.asked == 66 == 60 + sum(count.items for count in decision.missing)
+
+
+def test_a_business_cannot_leave_silence_unguarded() -> None:
+    assert CONFIG.guardrails["unanswered"] == GateConfig().guardrails["unanswered"] > 0
+    own = GateConfig.model_validate({"guardrails": {"unanswered": 0.1}})
+    assert own.guardrails["unanswered"] == 0.1
+
+
+ORDER = (Verdict.REJECT, Verdict.INCONCLUSIVE, Verdict.PROMOTE)
+
+
+@given(
+    st.lists(st.sampled_from(("baseline", "candidate", "both")), max_size=12),
+    st.lists(st.tuples(st.sampled_from((0.2, 0.5)), st.sampled_from((0.2, 0.5, 0.8))), min_size=20, max_size=50),
+)
+def test_no_candidate_looks_better_for_an_answer_that_it_does_not_give(
+    sides: list[Side], scores: list[tuple[float, float]]
+) -> None:
+    """An item that both sides leave without an answer weighs nothing; left by the candidate alone it is harm."""
+    items = [
+        a_scored(an_eval_item(f"q{n}", f"u{n}"), {"golden": before}, {"golden": after})
+        for n, (before, after) in enumerate(scores)
+    ]
+
+    def verdict(sides: list[Side]) -> Verdict:
+        missing = [a_missing(an_eval_item(f"m{n}", f"m{n}"), side) for n, side in enumerate(sides)]
+        return judged(items, missing).verdict
+
+    worse: list[Side] = ["candidate" if side == "both" else side for side in sides]
+    assert ORDER.index(verdict(worse)) <= ORDER.index(verdict(sides))
+
+
+def test_the_result_with_everything_answered_has_nothing_to_tell() -> None:
+    result: EvalResult = an_eval_result(*better(60))
+    decision = decide(result, CONFIG)
+    assert (decision.asked, decision.missing) == (60, ())
+    assert "No answer" not in decision.reason
