@@ -20,7 +20,7 @@ from pipeline.collect.quarantine import Quarantine, screen_and_withhold
 from pipeline.config import BusinessConfig, Config, Settings
 from pipeline.dataset.build import build_rows
 from pipeline.dataset.snapshot import write_snapshot
-from pipeline.dataset.suite import golden_prompts, load_suite
+from pipeline.dataset.suite import Suite, golden_prompts, golden_questions, load_suite
 from pipeline.erase.ledger import ErasureLedger
 from pipeline.erase.log import forget_in_segments, leave_out
 from pipeline.events.lake import compact
@@ -57,14 +57,15 @@ def build_snapshot(
     if withheld:
         look = f"tuneloop quarantine list --business {about.business}"
         logger.info("poison screen: %d interactions are held or dropped; look: %s", len(withheld), look)
-    clean, unclean = _clean(config, settings, about, trusted, step)
+    suite = load_suite(config.directory / about.suite) if about.suite else Suite()
+    clean, unclean = _clean(settings, about, suite, trusted, step)
     del trusted
     rated = without_texts(rated)  # a window's texts are most of a night's memory
     sketches = Sketches(config.state_dir / "duplicates", about.business)
     unique, duplicates = step(drop_duplicates, "near-duplicates")(
         clean, about.dataset.near_duplicate_threshold, sketches.signatures
     )
-    rows, unused = step(build_rows, "examples")(unique, about.business, about.dataset, due)
+    rows, unused = step(build_rows, "examples")(unique, about.business, about.dataset, due, golden_questions(suite))
     dropped = [*withheld, *unclean, *duplicates, *unused]
     root = config.state_dir / "snapshots"
     manifest = step(write_snapshot, "snapshot")(
@@ -90,9 +91,8 @@ def _collect(
 
 
 def _clean(
-    config: Config, settings: Settings, about: BusinessConfig, trusted: Sequence[RatedInteraction], step: Step
+    settings: Settings, about: BusinessConfig, suite: Suite, trusted: Sequence[RatedInteraction], step: Step
 ) -> tuple[list[CleanRecord], list[Dropped]]:
-    suite = load_suite(config.directory / about.suite) if about.suite else None
     rules = Rules(about.pii, about.language)
     judged = sum(bool(one.signals) for one in trusted)
     cores = min(_MOST_PROCESSES, len(os.sched_getaffinity(0)))
@@ -108,7 +108,7 @@ def _clean(
     return step(clean_records, "clean")(
         trusted,
         OnDemandDetector(about.language, rules),
-        golden_prompts(suite) if suite else frozenset(),
+        golden_prompts(suite),
         rules,
         settings.user_salt.get_secret_value().encode(),
         cores if judged > _ALONE else 1,

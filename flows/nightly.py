@@ -16,6 +16,7 @@ from prefect.runtime import flow_run
 
 from evals.gate import decide
 from evals.items import make_items
+from evals.leaks import refuse_leaks
 from evals.report import render_gate_report
 from evals.run import Endpoint, run_eval
 from flows.build import build_snapshot
@@ -24,7 +25,7 @@ from flows.step import step
 from pipeline.clean.pii import Rules
 from pipeline.config import BusinessConfig, Config, Settings, load_config, load_settings
 from pipeline.dataset.snapshot import read_snapshot
-from pipeline.dataset.suite import load_suite
+from pipeline.dataset.suite import Suite, load_suite
 from pipeline.errors import PipelineError
 from pipeline.records import (
     Adapter,
@@ -75,6 +76,7 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
         rows = sum(manifest.rows[Split.TRAIN].values())
         if rows < about.dataset.min_rows:
             return _finish(config, _too_few(manifest, due, rows, about.dataset.min_rows))
+        step(_check_leaks, "look for leaks")(config, about, snapshot_dir)
         step(_check_template, "compare templates")(config, settings, about, snapshot_dir)
         adapter = _train(config, about, services.registry, snapshot_dir)
         version = step(services.registry.register, "register")(
@@ -99,6 +101,12 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
             quarantined=_quarantined(manifest),
         )
         return _finish(config, outcome)
+
+
+def _check_leaks(config: Config, about: BusinessConfig, snapshot_dir: Path) -> None:
+    """Before an hour is spent: what the gate will ask must not be learned."""
+    suite = load_suite(config.directory / about.suite) if about.suite else Suite()
+    refuse_leaks(read_snapshot(snapshot_dir), suite, about.dataset.near_duplicate_threshold)
 
 
 def _check_template(config: Config, settings: Settings, about: BusinessConfig, snapshot_dir: Path) -> None:

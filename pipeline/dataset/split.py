@@ -93,17 +93,17 @@ def _apart(rows: Sequence[Example], others: Sequence[Example], threshold: float)
     """The rows that share no conversation, no interaction and no near text with any of the others."""
     sessions = {e.source.session for e in others}
     interactions = {i for e in others for i in e.source.interaction_ids}
-    near = _near_texts(map(_text, rows), map(_text, others), threshold)
+    near = near_texts(map(row_text, rows), map(row_text, others), threshold)
     return [
         e
         for e in rows
         if e.source.session not in sessions
         and interactions.isdisjoint(e.source.interaction_ids)
-        and _text(e) not in near
+        and row_text(e) not in near
     ]
 
 
-def _near_texts(texts: Iterable[str], others: Iterable[str], threshold: float) -> set[str]:
+def near_texts(texts: Iterable[str], others: Iterable[str], threshold: float) -> set[str]:
     """Those of the texts that are near to any of the others. Facts don't count here: what asks the same about another
     number may be learned, but measures little."""
     first, behind = list(dict.fromkeys(others)), list(dict.fromkeys(texts))
@@ -113,7 +113,7 @@ def _near_texts(texts: Iterable[str], others: Iterable[str], threshold: float) -
     return {text for text, near in zip(behind, found.tolist(), strict=True) if near}
 
 
-def _text(example: Example) -> str:
+def row_text(example: Example) -> str:
     """The conversation and its wanted answer, without the system prompt that all conversations share."""
     answer = example.chosen if isinstance(example, PreferenceExample) else example.completion
     said = [message for message in example.prompt if message.get("role") != "system"]

@@ -225,9 +225,14 @@ def load_suite(path: Path) -> Suite:
         raise ConfigError("\n".join(_explain(path, value, e) for e in error.errors())) from error
 
 
+def golden_questions(suite: Suite) -> tuple[str, ...]:
+    """The last user message of each item."""
+    return tuple(message_text(item.messages[-1]) for item in suite.items)
+
+
 def golden_prompts(suite: Suite) -> frozenset[str]:
-    """The last user message of each item, in the form in which `pipeline.clean` compares texts."""
-    return frozenset(comparison_key(message_text(item.messages[-1])) for item in suite.items)
+    """`golden_questions` in the form in which `pipeline.clean` compares texts."""
+    return frozenset(map(comparison_key, golden_questions(suite)))
 
 
 def _explain(path: Path, suite: Mapping[str, Any], error: ErrorDetails) -> str:
