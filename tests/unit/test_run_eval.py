@@ -151,6 +151,14 @@ def test_a_prompt_that_one_side_does_not_take_counts_for_neither(
     assert all(scored.baseline["unanswered"] == scored.candidate["unanswered"] == 0 for scored in result.items)
 
 
+def test_two_models_of_one_engine_are_never_asked_at_the_same_time() -> None:
+    engines = Engines(echo)
+    client = httpx.Client(transport=httpx.MockTransport(engines))
+    other = Endpoint(url=OLD.url, model="base")
+    run_eval(questions(9), OLD, other, business="support", max_tokens=4, seed=0, concurrency=4, client=client)
+    assert [body["model"] for body in engines.asked] == ["support-v1"] * 9 + ["base"] * 9
+
+
 def test_a_request_that_fails_in_all_tries_leaves_its_item_out_and_no_other() -> None:
     def failing(body: dict[str, Any]) -> httpx.Response:
         return httpx.Response(500) if body["messages"][-1]["content"] == "Question 1?" else echo(body)
