@@ -1,6 +1,7 @@
 """What must hold before, while and after a model learns, else the training failed. No torch in here."""
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,26 @@ def check_bos(prompts: Iterable[Sequence[int]], bos_id: int | None) -> None:
             raise TrainingError(
                 f"row {number} begins with two beginning-of-sequence tokens ({bos_id}); the tokenizer adds one to the "
                 "chat template's: set add_bos_token to false in tokenizer_config.json"
+            )
+
+
+_SERVED = re.compile(r".+\.layers\.\d+\..+\.lora_[AB]\..+")
+
+
+def check_targets(trainable: Iterable[str]) -> None:
+    """Before an hour is spent on what `pipeline.serving.validate` would refuse.
+
+    Args:
+        trainable: names of the parameters that are trained.
+
+    Raises:
+        TrainingError: one of them is outside the transformer's layers, or no part of a LoRA pair.
+    """
+    for name in trainable:
+        if not _SERVED.fullmatch(name):
+            raise TrainingError(
+                f"target_modules: they reach {name}, which engines do not serve; name linear modules of the layers, "
+                "such as q_proj, or all-linear"
             )
 
 

@@ -12,6 +12,7 @@ from transformers.utils.import_utils import is_bitsandbytes_available, is_flash_
 from pipeline.errors import TrainingError
 from pipeline.records import BaseModelRef
 from pipeline.train.attention import ROW_BY_ROW
+from pipeline.train.checks import check_targets
 from pipeline.train.recipe import Recipe
 
 
@@ -39,9 +40,11 @@ def load_model(base_path: Path, recipe: Recipe, parent: Path | None) -> Any:
         modules_to_save=None,
     )
     try:
-        return get_peft_model(base, config)
+        model = get_peft_model(base, config)
     except ValueError as error:  # PEFT names the modules that it did not find
         raise TrainingError(f"target_modules {targets!r}: {' '.join(str(error).split())[:200]}") from error
+    check_targets(name for name, tensor in model.named_parameters() if tensor.requires_grad)
+    return model
 
 
 def _placement(recipe: Recipe) -> dict[str, Any]:

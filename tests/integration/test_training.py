@@ -155,19 +155,33 @@ def test_weights_decide_what_is_learned(base, tmp_path):
     assert greedy(base[1], tmp_path / "one" / "adapter", "How do I return the shoes 99?") == GOOD
 
 
-def test_training_ends_when_the_loss_on_users_kept_back_no_longer_falls(base, tmp_path):
+@pytest.mark.parametrize("method", [Method.SFT, Method.DPO, Method.KTO])
+def test_training_ends_when_the_loss_on_users_kept_back_no_longer_falls(method, base, tmp_path):
     # What one user is told says nothing about what the next one is: after the first steps only noise is learned.
     noise = random.Random(0)
-    sft = [
-        an_sft(a_source(user=f"u{n}"), f"How do I return the shoes {n}?", "".join(noise.choices("abcdefgh", k=12)))
-        for n in range(220)
-    ]
-    snapshot = a_snapshot(tmp_path / "snapshots", *sft)
-    outcome, steps = run_here(snapshot, base, tmp_path / "one" / "adapter", max_steps=300)
-    looks = [logs["eval_loss"] for logs in outcome.history if "eval_loss" in logs]
-    assert len(steps) < 300
+
+    def anything() -> str:
+        return "".join(noise.choices("abcdefgh", k=12))
+
+    examples: list[Example] = []
+    for n, question in enumerate(questions(220)):
+        source = a_source(user=f"u{n}")
+        match method:
+            case Method.SFT:
+                examples.append(an_sft(source, question, anything()))
+            case Method.DPO:
+                examples.append(a_preference(source, question, anything(), anything()))
+            case Method.KTO:  # after an imitation: the tiny base stops at no answer's end
+                examples.append(an_unpaired(source, n % 2 == 0, question, anything()))
+                examples.append(an_sft(source, f"Please: {question}", GOOD))
+    snapshot = a_snapshot(tmp_path / "snapshots", *examples)
+    changes = {"method": "auto", "max_steps": 160 if method is Method.KTO else 300}
+    outcome, steps = run_here(snapshot, base, tmp_path / "one" / "adapter", **changes)
+    assert outcome.method is method
+    looks = [entry[f"{method}/eval_loss"] for entry in outcome.curves if f"{method}/eval_loss" in entry]
+    assert len(steps) < changes["max_steps"]
     assert min(looks) not in looks[-3:]
-    assert outcome.metrics["sft_validation_loss"] == min(looks)
+    assert outcome.metrics[f"{method}_validation_loss"] == min(looks)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +191,7 @@ def test_training_ends_when_the_loss_on_users_kept_back_no_longer_falls(base, tm
         ({"learning_rate": 1e-30}, "changed nothing|no longer stops"),
         ({"max_steps": 1, "learning_rate": 1e-6}, "no longer stops"),
         ({"target_modules": ("no_such_module",)}, "target_modules"),
+        ({"target_modules": ("q_proj", "embed_tokens")}, "embed_tokens.*engines do not serve"),
         ({"max_length": 16}, "max_length 16"),
         ({"method": Method.KTO, "batch_size": 1}, "batch_size"),
     ],
