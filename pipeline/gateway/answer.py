@@ -5,6 +5,7 @@ Robust before all: whatever the bytes are, the result is an `Answer`, never an e
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,10 @@ _DONE = b"data: [DONE]\n\n"
 _BOM = b"\xef\xbb\xbf"
 _JOINED = ("content", "refusal", "reasoning_content", "reasoning", "arguments", "name")
 """Strings that a stream sends in pieces."""
+
+
+_LONG = ("content", "reasoning_content")
+"""Those with so many pieces that joining each to the text so far would take the square of the answer's length."""
 
 
 class Answer(msgspec.Struct):
@@ -135,6 +140,7 @@ def read_stream(data: bytes) -> Answer:
         _read_any_stream(data, answer, by_index)
     else:
         answer.done = data.endswith(_DONE)
+        texts: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
         for chunk in chunks:
             if chunk.usage is not None:
                 answer.prompt_tokens, answer.completion_tokens = (
@@ -143,9 +149,15 @@ def read_stream(data: bytes) -> Answer:
                 )
             for part in chunk.choices:
                 choice = _choice(by_index, part.index)
+                for key in _LONG:
+                    if isinstance(text := part.delta.get(key), str):
+                        texts[part.index, key].append(text)
+                        del part.delta[key]
                 _merge(choice["message"], part.delta)
                 if part.finish_reason is not None:
                     choice["finish_reason"] = part.finish_reason
+        for (index, key), pieces in texts.items():
+            by_index[index]["message"][key] = "".join(pieces)
     answer.choices = [by_index[index] for index in sorted(by_index)]
     return answer
 
