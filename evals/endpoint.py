@@ -125,6 +125,29 @@ def is_up(client: httpx.Client, endpoint: Endpoint) -> bool:
     return response.status_code < 500
 
 
+def base_model(client: httpx.Client, endpoint: Endpoint) -> Endpoint:
+    """The endpoint with the name of the base model that its engine serves.
+
+    Raises:
+        EngineUnavailable: nobody answers there.
+        ServingError: it is no engine that lists its models, or serves several that are no adapters.
+    """
+    try:
+        response = client.get(f"{endpoint.url}/v1/models", headers=_headers(endpoint))
+    except httpx.TransportError as error:
+        raise EngineUnavailable(f"{endpoint.url}: no answer ({type(error).__name__}); is the engine up?") from error
+    try:
+        models = response.raise_for_status().json()["data"]
+        names = [model["id"] for model in models if not model.get("parent")]
+    except (httpx.HTTPStatusError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ServingError(
+            f"{endpoint.url}: no list of models at /v1/models (status {response.status_code}); is this an engine's URL?"
+        ) from error
+    if len(names) != 1:
+        raise ServingError(f"{endpoint.url} serves {len(names)} base models ({', '.join(names)}); name one: URL#MODEL")
+    return endpoint.model_copy(update={"model": names[0]})
+
+
 def _prompt_tokens(
     client: httpx.Client, endpoint: Endpoint, prompt: tuple[Message, ...], pauses_s: Sequence[float]
 ) -> int:

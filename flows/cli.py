@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from flows.comparing import compare
 from flows.data_commands import pii, snapshot
 from flows.erasing import erase
 from flows.importing import import_
@@ -45,6 +46,7 @@ main.add_command(quarantine)
 main.add_command(import_)
 main.add_command(erase)
 main.add_command(pii)
+main.add_command(compare)
 main.add_command(train)
 
 
