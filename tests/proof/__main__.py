@@ -1,0 +1,65 @@
+"""Run the proofs: `python -m tests.proof --fast`."""
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from tests.benchmarks.machine import Machine
+from tests.proof import fast
+from tests.proof.rows import Row, write_part
+
+_WORLDS = 1000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.proof", description=__doc__)
+    parser.add_argument("--fast", action="store_true", help="modelled models, in this process; the rest needs a stack")
+    parser.add_argument("--worlds", type=int, default=_WORLDS, help="with --fast: about so many (%(default)s)")
+    arguments = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    rows = _fast(console, arguments.worlds)
+    console.print(shown(rows))
+    return 0 if all(row.right is not False for row in rows) else 1
+
+
+def _fast(console: Console, count: int) -> list[Row]:
+    since = time.monotonic()
+    with Progress(console=console) as progress:
+        tasks = {}
+
+        def tell(what: str, done: int, of: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=of)
+            progress.update(tasks[what], completed=done)
+
+        rows, about = fast.prove(count, min(2, os.cpu_count() or 1), tell)
+    command = "make prove-fast" + ("" if count == _WORLDS else f" ARGS='--worlds {count}'")
+    write_part("fast", rows, {**when_and_where(command, since), **about})
+    return rows
+
+
+def when_and_where(command: str, since: float) -> dict[str, object]:
+    """What a figure means nothing without; `since` is `time.monotonic()` at the start."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    minutes = round((time.monotonic() - since) / 60, 1)
+    return {"command": command, "date": now, "machine": asdict(Machine.this()), "minutes": minutes}
+
+
+def shown(rows: list[Row]) -> Table:
+    """For whoever waits at the terminal."""
+    table = Table("planted", "expected", "found", "")
+    for row in rows:
+        mark = {True: "[green]✓", False: "[red]✗", None: "–"}[row.right]
+        table.add_row(row.planted, row.expected, row.found, mark)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

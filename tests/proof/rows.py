@@ -1,0 +1,68 @@
+"""One planted truth, what was expected of the product, and what it did."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import binomtest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build" / "proof"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table. `right` is None where a figure is told and nothing is demanded."""
+
+    planted: str
+    planted_zh: str
+    expected: str
+    found: str
+    right: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How often something happened, with its exact 95 % interval (Clopper and Pearson, Biometrika 26, 1934)."""
+
+    happened: int
+    of: int
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """In [0, 1]; all of it where nothing was tried."""
+        if not self.of:
+            return 0.0, 1.0
+        low, high = binomtest(self.happened, self.of).proportion_ci()
+        return float(low), float(high)
+
+    def __str__(self) -> str:
+        low, high = self.bounds
+        return f"{self.happened} of {self.of} ({100 * low:.1f}–{100 * high:.1f} %)"
+
+
+def at_most(planted: str, planted_zh: str, counted: Counted, share: float, what: str) -> Row:
+    """Right where the measured share is at most what was promised."""
+    right = counted.of > 0 and counted.happened <= share * counted.of
+    expected = f"{what}: never" if share == 0 else f"{what}: at most {100 * share:g} %"
+    return Row(planted, planted_zh, expected, str(counted), right)
+
+
+def at_least(planted: str, planted_zh: str, counted: Counted, share: float, what: str) -> Row:
+    """Right where the measured share is at least what was promised."""
+    right = counted.of > 0 and counted.happened >= share * counted.of
+    expected = f"{what}: always" if share == 1 else f"{what}: at least {100 * share:g} %"
+    return Row(planted, planted_zh, expected, str(counted), right)
+
+
+def write_part(name: str, rows: Iterable[Row], about: dict[str, Any]) -> Path:
+    """Keep the rows of one part of the proof, with when and where and how they were found."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    document = {"part": name, **about, "rows": [asdict(row) for row in rows]}
+    path = FOLDER / f"{name}.json"
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    draft.rename(path)
+    return path
