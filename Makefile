@@ -1,6 +1,6 @@
 # make demo | make test: each does its own set-up. `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test chaos check format bench-pii bench-gate bench-gateway bench-dedup bench-clean bench-train bench-learning
+.PHONY: help setup demo down test chaos prove prove-fast check format bench-pii bench-gate bench-gateway bench-dedup bench-clean bench-train bench-learning
 
 PY := .venv/bin/python
 
@@ -22,6 +22,12 @@ test: setup  ## unit tests first, then contract and integration tests on the rea
 
 chaos: setup  ## kill, hang and starve parts of a running stack under live streams, and check what was promised
 	@$(PY) -m tests.chaos $(ARGS)
+
+prove-fast: setup  ## play a thousand worlds whose truth is known with modelled models, and write docs/proof.html
+	@$(PY) -m tests.proof --fast $(ARGS)
+
+prove: setup  ## play nights whose truth is known on the real stack (an hour); ARGS="--only mechanics": a part of it
+	@$(PY) -m tests.proof $(ARGS)
 
 bench-gateway: setup  ## measure the gateway against nginx, Envoy and LiteLLM; ARGS=--quick: a short look
 	@$(PY) -m tests.benchmarks.gateway $(ARGS)

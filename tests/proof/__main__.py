@@ -13,6 +13,7 @@ from rich.table import Table
 
 from tests.benchmarks.machine import Machine
 from tests.proof import fast
+from tests.proof.page import compose
 from tests.proof.rows import Row, write_part
 
 _WORLDS = 1000
@@ -26,6 +27,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     rows = _fast(console, arguments.worlds)
     console.print(shown(rows))
+    console.print("written: " + ", ".join(map(str, compose())), soft_wrap=True)
     return 0 if all(row.right is not False for row in rows) else 1
 
 
