@@ -1,4 +1,4 @@
-"""Run the proofs: `python -m tests.proof --fast`."""
+"""Run the proofs: `python -m tests.proof`, or a part of them: `python -m tests.proof --only mechanics`."""
 
 import argparse
 import os
@@ -6,6 +6,7 @@ import sys
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib import import_module
 
 from rich.console import Console
 from rich.progress import Progress
@@ -17,18 +18,35 @@ from tests.proof.page import compose
 from tests.proof.rows import Row, write_part
 
 _WORLDS = 1000
+_REAL = ("mechanics", "learning")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.proof", description=__doc__)
-    parser.add_argument("--fast", action="store_true", help="modelled models, in this process; the rest needs a stack")
+    parser.add_argument("--fast", action="store_true", help="modelled models, in this process, instead of a stack")
     parser.add_argument("--worlds", type=int, default=_WORLDS, help="with --fast: about so many (%(default)s)")
+    parser.add_argument("--only", choices=_REAL, action="append", help="this part alone; may be given twice")
     arguments = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
-    rows = _fast(console, arguments.worlds)
+    if arguments.fast:
+        rows = _fast(console, arguments.worlds)
+    else:
+        rows = [row for name in arguments.only or _REAL for row in _real(console, name)]
     console.print(shown(rows))
     console.print("written: " + ", ".join(map(str, compose())), soft_wrap=True)
     return 0 if all(row.right is not False for row in rows) else 1
+
+
+def _real(console: Console, name: str) -> list[Row]:
+    part = import_module(f"tests.proof.real.{name}")  # late: it brings MLflow, which takes seconds
+    since = time.monotonic()
+
+    def tell(what: str) -> None:
+        console.print(f"[dim]{datetime.now(UTC):%H:%M:%S}[/] {name}: {what}", soft_wrap=True)
+
+    rows, about = part.prove(tell)
+    write_part(name, rows, {**when_and_where(f"make prove ARGS='--only {name}'", since), **about})
+    return rows
 
 
 def _fast(console: Console, count: int) -> list[Row]:

@@ -29,7 +29,7 @@ from pipeline.config import BusinessConfig
 from pipeline.control import open_control
 from pipeline.dataset.build import build_rows
 from pipeline.dataset.snapshot import Snapshot, read_snapshot, write_snapshot
-from pipeline.dataset.suite import Suite, golden_prompts
+from pipeline.dataset.suite import Suite, golden_prompts, golden_questions
 from pipeline.records import Dropped, EvalItem, EvalResult, GateDecision, ScoredItem, Split
 from tests.proof.golden import golden_suite
 
@@ -94,7 +94,7 @@ def build(played: Played, about: BusinessConfig, suite: Suite, state: Path) -> B
     held = frozenset(e for entry in quarantine.entries(about.business) for e in entry.finding.event_ids)
     clean, unclean = clean_records(trusted, PatternDetector(), golden_prompts(suite), facts_key=b"proof")
     unique, duplicates = drop_duplicates(clean, about.dataset.near_duplicate_threshold)
-    rows, unused = build_rows(unique, about.business, about.dataset, NIGHT)
+    rows, unused = build_rows(unique, about.business, about.dataset, NIGHT, golden_questions(suite))
     dropped = [*withheld, *unclean, *duplicates, *unused]
     window = (NIGHT - timedelta(days=about.dataset.window_days), NIGHT)
     manifest = write_snapshot(

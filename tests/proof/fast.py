@@ -111,6 +111,7 @@ def _data_rows(seen: list[Seen], by_world: dict[str, list[Seen]]) -> list[Row]:
         Row("names (patterns alone)", "姓名（仅用模式）", "the rate is told", str(_sum(seen, "names left")), None),
         at_least("repeats and paraphrases", "重复与改写", _sum(seen, "repeats"), 0.99, "kept as one"),
         at_most("different questions", "不同的问题", _sum(seen, "different"), 0, "taken for duplicates"),
+        at_most("questions that the gate asks", "把关要问的题", _sum(seen, "leaks"), 0, "in or near a training row"),
         at_least("judgements overruled later", "后来被推翻的评价", _sum(seen, "final"), 1, "stand as they ended"),
         at_least(
             "every event twice, in another order",

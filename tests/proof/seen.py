@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
+from evals.leaks import find_leaks
 from evals.worlds.content import load_content, truth
 from evals.worlds.model import Model
 from evals.worlds.night import Played, play
 from evals.worlds.world import World, worlds
 from pipeline.collect.join import join_feedback
-from pipeline.records import DropReason, RatedInteraction, Verdict
+from pipeline.records import DropReason, RatedInteraction, Split, Verdict
 from tests.proof.factory import NIGHT, Built, build, configured, gate, train
 from tests.proof.golden import golden_suite
 from tests.proof.rows import Counted
@@ -73,6 +74,8 @@ def night(case: Case, before: Model) -> tuple[Seen, Model]:
             seen.after = truth_score(candidate, case.business)
             seen.verdict = gate(built, content, played.truth.topics, before, candidate, about, suite).verdict
         seen.counts = _counts(played, built)
+        leaks = find_leaks(built.snapshot, suite, about.dataset.near_duplicate_threshold)
+        seen.counts["leaks"] = Counted(len(leaks), len(built.snapshot.rows[Split.TRAIN].all()))
         if case.world == "flooded":
             calm = play(world.model_copy(update={"flood": 0}), content, before, case.seed, NIGHT)
             seen.same_snapshot = _same(built, calm, case, Path(folder) / "twin")

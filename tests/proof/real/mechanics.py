@@ -1,0 +1,204 @@
+"""What must happen whatever a model says: a killed night ends like a whole one, an erased user is gone, a version that
+the gate did not pass cannot be promoted, nothing private and nothing of the other business is in what was learned.
+
+Played with a tiny model of random weights on the real gateway, vLLM, MLflow, Prefect and controller.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+
+from evals.worlds.content import Content, load_content
+from examples.demo import checks
+from examples.demo.stages import Demo, load, run_night, save, talk
+from examples.demo.tally import Tally
+from pipeline.gateway.ids import Ids
+from pipeline.records import Night, Verdict
+from pipeline.registry.base import ModelRegistry
+from pipeline.services import Services
+from tests.conftest import running_server
+from tests.erasure_world import found_in
+from tests.proof.real.killed import End, killed_night, whole_night
+from tests.proof.real.place import configure, running, tuneloop
+from tests.proof.rows import FOLDER, Row
+from tests.tiny_model import make_tiny_model
+
+BUSINESS, OTHER = "support", "kefu"
+_SECRET = {BUSINESS: "Ticket opened.", OTHER: "工单已建"}
+"""What each business's users put into every correction; nothing of it may come to the other."""
+_PERSONAL = "ids, phones, cards, mail in snapshots, adapters, reports, logs"
+_REFUSED_WITHIN_S = 60.0
+Tell = Callable[[str], None]
+
+
+def prove(tell: Tell) -> tuple[list[Row], dict[str, Any]]:
+    """All of it on one stack, in the order of one story; a run that was stopped goes on where it was."""
+    base = FOLDER / "stacks" / "tiny"
+    if not (base / "config.json").is_file():
+        make_tiny_model(base, heads=2)
+    configs = configure("mechanics", {"tuneloop": lambda system: _tiny(system, base), **_businesses()})
+    with running(configs, tell) as (demo, services):
+        demo.folder.mkdir(parents=True, exist_ok=True)
+        tallies = {key: asyncio.run(talk(demo, load_content(key), lambda *_: None)) for key in (BUSINESS, OTHER)}
+        tell("users have talked")
+        killed, steps = killed_night(demo, BUSINESS, tell)
+        with running_server("mlflow.sh", "/health", _fresh(demo.config.state_dir.with_name("whole-mlflow"))) as mlflow:
+            whole = whole_night(demo, mlflow.url, BUSINESS, tell)
+        rows = [_killed_row(killed, whole, steps)]
+        other = run_night(demo, OTHER, tell)
+        rows += [
+            row for key, night in ((BUSINESS, killed.night), (OTHER, other)) for row in _data(demo, tallies[key], night)
+        ]
+        rows += [_apart(demo, services.registry, killed.night, other)]
+        rows += [_refused(demo, services, killed.night, tell)]
+        rows += _erased(demo, services, killed.night, tell)
+    return rows, {"seeds": "1"}
+
+
+def _killed_row(killed: End, whole: End, steps: list[str]) -> Row:
+    ends = [(e.night.snapshot_id, e.adapter, e.night.verdict, e.night.train_rows) for e in (killed, whole)]
+    same = ends[0] == ends[1] and killed.versions == 1
+    found = "the same snapshot, adapter (to the byte) and verdict" if same else f"{ends[0]} but {ends[1]}"
+    return Row(
+        f"a night killed {len(steps)} times, once in each step",
+        f"夜间流程在每一步各被杀一次（共 {len(steps)} 次）",
+        "ends like the night that nobody killed, with one version",
+        f"{found}; {killed.versions} version",
+        same,
+    )
+
+
+def _data(demo: Demo, tally: Tally, night: Night) -> list[Row]:
+    facts = checks.data_facts(demo, tally, night)
+    return [
+        Row(
+            f"{night.business}: {fact.what}",
+            f"{night.business}：{_ZH[fact.what]}",
+            fact.planted,
+            fact.found,
+            fact.right,
+        )
+        for fact in facts
+        if fact.what in _ZH
+    ]
+
+
+def _apart(demo: Demo, registry: ModelRegistry, *nights: Night) -> Row:
+    """What one business's users wrote is in nothing that was made for the other."""
+    state, wrong = demo.config.state_dir, []
+    for night, foreign in zip(nights, (_SECRET[OTHER], _SECRET[BUSINESS]), strict=True):
+        needle = (foreign.encode(),)
+        places = [state / "snapshots" / night.business, state / "reports" / night.business]
+        if night.version is not None:
+            places.append(state / "adapters" / registry.get(night.business, night.version).adapter.sha256)
+        wrong += [f"{night.business}: {path}" for place in places for path in found_in(place, needle)]
+    return Row(
+        "a phrase that only the other business's users write",
+        "只有另一业务的用户会写的短语",
+        "in no snapshot, adapter or report of the business",
+        f"{len(wrong)} files" if not wrong else "; ".join(wrong[:3]),
+        not wrong,
+    )
+
+
+def _refused(demo: Demo, services: Services, night: Night, tell: Tell) -> Row:
+    """Somebody asks in MLflow for a version that the gate did not pass."""
+    assert night.version is not None
+    tell("somebody asks for a version that did not pass")
+    client = MlflowClient(demo.config.system.mlflow.url, demo.config.system.mlflow.url)
+    version = str(night.version)
+    if "rollout_refused" not in client.get_model_version(BUSINESS, version).tags:
+        client.set_registered_model_alias(BUSINESS, "promote", version)
+    deadline = time.monotonic() + _REFUSED_WITHIN_S
+    why = ""
+    while not why and time.monotonic() < deadline:
+        why = client.get_model_version(BUSINESS, version).tags.get("rollout_refused", "")
+        time.sleep(0.5)
+    aliases = services.registry.aliases(BUSINESS)
+    right = bool(why) and not aliases and night.verdict is not Verdict.PROMOTE
+    return Row(
+        f"alias `promote` on a version whose verdict is {night.verdict}",
+        f"给结论为 {night.verdict} 的版本设 `promote` 别名",
+        "refused, with the reason on the version; the base model goes on serving",
+        why or "not refused",
+        right,
+    )
+
+
+def _erased(demo: Demo, services: Services, night: Night, tell: Tell) -> list[Row]:
+    """One user is erased; another night is trained without them."""
+    user = f"{BUSINESS}-user-000"
+    key = Ids(demo.settings.user_salt.get_secret_value()).user_key(BUSINESS, user)
+    needles = (key.encode(), user.encode())
+    kept = load(demo, "erased")
+    if not isinstance(kept, dict):
+        stores = ("events", "snapshots", "reports", "work", "nights", "mlflow", "duplicates", "control.db")
+        before = [store for store in stores if _holds(demo.config.state_dir / store, needles)]
+        said = tuneloop(demo, "erase", "--business", BUSINESS, "--user", "-", "--yes", given=f"{user}\n")
+        kept = {"before": before, "said": said}
+        save(demo, "erased", kept)
+    tell("a user is erased")
+    after = Demo(demo.config, demo.settings, demo.api_key, 2)
+    after.folder.mkdir(parents=True, exist_ok=True)
+    second = run_night(after, BUSINESS, tell)
+    # What `tuneloop` was told stands nowhere but in this proof's own notes.
+    left = {path for path in found_in(demo.config.state_dir, needles) if not path.startswith("demo/")}
+    named = f"version {night.version} trained on" in kept["said"]
+    learned = [v.version for v in services.registry.versions(BUSINESS) if v.learned_erased]
+    return [
+        Row(
+            "an erased user, who was in " + ", ".join(kept["before"]),
+            "被删除的用户，此前出现在 " + "、".join(kept["before"]),
+            "in no file of the state folder, MLflow's among them, also after another night",
+            f"{len(left)} files" if not left else ", ".join(sorted(left)[:4]),
+            bool(kept["before"]) and not left,
+        ),
+        Row(
+            "versions that learned from the erased user",
+            "学过该用户的版本",
+            f"version {night.version} named and marked; the next one trained without",
+            f"{'named' if named else 'not named'}; marked: {learned}; then version {second.version}, "
+            f"{second.train_rows} rows",
+            named and learned == [night.version] and second.version not in (None, night.version),
+        ),
+    ]
+
+
+def _holds(place: Path, needles: tuple[bytes, ...]) -> bool:
+    return bool(found_in(place, needles)) if place.is_dir() else any(n in place.read_bytes() for n in needles)
+
+
+def _fresh(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _tiny(system: dict[str, Any], base: Path) -> None:
+    system["base_model"] = {"id": "tiny", "revision": "r1", "path": str(base)}
+
+
+def _businesses() -> dict[str, Callable[[dict[str, Any]], None]]:
+    return {
+        f"businesses/{key}": lambda values: _small(values, load_content(values["business"]))
+        for key in (BUSINESS, OTHER)
+    }
+
+
+def _small(values: dict[str, Any], content: Content) -> None:
+    """Little to train and to ask, and nobody is promoted without being asked for."""
+    values["dataset"]["min_rows"] = 20
+    values["training"] |= {"method": "sft", "learning_rate": 1.0e-2, "max_steps": 30, "max_length": 256}
+    values["gate"] |= {"max_items": 16, "max_pairs": 0, "min_users": 200, "max_tokens": content.max_tokens}
+    values["gate"]["probes"] = {"sycophancy": 4, "general": 4}
+    values["rollout"]["auto_canary"] = False
+
+
+_ZH = {
+    "interactions = sources + dropped": "互动 = 来源 + 舍弃",
+    "duplicates": "重复",
+    _PERSONAL: "快照、适配器、报告、日志里的证件号、电话、卡号、邮箱",
+}
