@@ -8,22 +8,32 @@ Exit code: 0 promote, 1 reject, 2 inconclusive, 3 the comparison could not be ma
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
+from evals.endpoint import Endpoint
+from evals.evaluate import Progress as Tell
+from evals.evaluate import evaluate
 from evals.gate import decide
-from evals.items import make_items
 from evals.report import render_gate_report
-from evals.run import Endpoint, run_eval
-from pipeline.clean.pii import Rules
-from pipeline.config import BusinessConfig, load_business
+from pipeline.config import JudgeSettings, load_business
 from pipeline.dataset.snapshot import read_snapshot
 from pipeline.dataset.suite import load_suite
 from pipeline.errors import ConfigError, PipelineError
-from pipeline.records import EvalItem, EvalResult, GateDecision, Verdict
+from pipeline.records import GateDecision, Verdict
 
 _CODES = {Verdict.PROMOTE: 0, Verdict.REJECT: 1, Verdict.INCONCLUSIVE: 2}
 _FAILED = 3
@@ -63,11 +73,20 @@ def _compare(args: argparse.Namespace, console: Console) -> GateDecision:
     key = args.key_file.read_text(encoding="utf-8").strip() if args.key_file else ""
     # A business's suite is named relative to the configuration folder, which holds `businesses/`.
     suite = args.suite or (business.suite and args.config.resolve().parent.parent / business.suite)
-    gate = business.gate
-    items = make_items(snapshot, load_suite(suite) if suite else None, gate.max_items, gate.seed)
     baseline, candidate = _endpoint("--baseline", args.baseline, key), _endpoint("--candidate", args.candidate, key)
-    result = _ask(items, baseline, candidate, business, args, console)
-    decision = decide(result, gate)
+    with _shown(console) as tell:
+        result = evaluate(
+            snapshot,
+            load_suite(suite) if suite else None,
+            baseline,
+            candidate,
+            business,
+            concurrency=args.concurrency,
+            judge_key=JudgeSettings().judge_key.get_secret_value(),
+            work_dir=args.work_dir,
+            on_progress=tell,
+        )
+    decision = decide(result, business.gate)
     page = render_gate_report(
         decision,
         result,
@@ -82,30 +101,19 @@ def _compare(args: argparse.Namespace, console: Console) -> GateDecision:
     return decision
 
 
-def _ask(
-    items: tuple[EvalItem, ...],
-    baseline: Endpoint,
-    candidate: Endpoint,
-    business: BusinessConfig,
-    args: argparse.Namespace,
-    console: Console,
-) -> EvalResult:
-    columns = (TextColumn("answers"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("answers", total=None)
-        return run_eval(
-            items,
-            baseline,
-            candidate,
-            business=business.business,
-            max_tokens=business.gate.max_tokens,
-            max_pairs=business.gate.max_pairs,
-            seed=business.gate.seed,
-            concurrency=args.concurrency,
-            work_dir=args.work_dir,
-            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
-            rules=Rules(business.pii, business.language),
-        )
+@contextmanager
+def _shown(console: Console) -> Iterator[Tell]:
+    """A bar for each thing that is done, from its first piece on."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        bars: dict[str, TaskID] = {}
+
+        def tell(what: str, done: int, of: int) -> None:
+            if what not in bars:
+                bars[what] = progress.add_task(what)
+            progress.update(bars[what], completed=done, total=of)
+
+        yield tell
 
 
 def _endpoint(option: str, value: str, key: str) -> Endpoint:

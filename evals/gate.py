@@ -18,15 +18,25 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evals.judge.doubt import doubts, explain
 from evals.metrics import METRICS
 from evals.missing import asked as asked_items
 from evals.missing import count_missing, tell_missing, too_many
 from evals.stats import Interval, chance_of_as_low, holm, paired_interval
 from pipeline.config import GateConfig
 from pipeline.errors import DataError
-from pipeline.records import Check, EvalResult, GateDecision, ItemScores, Verdict, content_id
+from pipeline.records import Check, EvalResult, GateDecision, ItemScores, JudgeDoubt, Judging, Verdict, content_id
 
-_INFORMATION = ("golden", "chrf", "accepted_likelihood", "preference_accuracy", "preference_margin")
+_INFORMATION = (
+    "golden",
+    "chrf",
+    "judge",
+    "sycophancy",
+    "general",
+    "accepted_likelihood",
+    "preference_accuracy",
+    "preference_margin",
+)
 RECENT = "recent:"
 """Prefix of a check on the newest window of the other users, which may have been trained on near it: information."""
 
@@ -48,16 +58,18 @@ def decide(result: EvalResult, config: GateConfig) -> GateDecision:
         DataError: a score is no number; what it would decide is undefined.
     """
     main = [one for one in (*result.items, *result.missing) if one.item.set_name != "recent"]
+    # A probe has the score of its set alone, so every metric finds its own items.
+    asked = [*main, *result.probes]
     recent = [scored for scored in result.items if scored.item.set_name == "recent"]
-    judged = _name_harms(
-        [
-            _primary(main, config),
-            *(_guardrail(main, metric, margin, config) for metric, margin in sorted(config.guardrails.items())),
-        ],
-        config,
-    )
+    doubted = doubts(result.judging, config.judge) if result.judging and config.judge else ()
+    primary = _primary(main, config)
+    if config.primary == "judge" and (doubted or result.judging is None):
+        primary = _undecided(primary)
+    guardrails = [_guardrail(asked, metric, margin, config) for metric, margin in sorted(config.guardrails.items())]
+    judged = _name_harms([primary, *guardrails], config)
+    known = {config.primary, *config.guardrails}
     checks = [*judged]
-    checks += [_information(main, metric, metric, config) for metric in _INFORMATION if metric != config.primary]
+    checks += [_information(asked, metric, metric, config) for metric in _INFORMATION if metric not in known]
     checks += [_information(recent, config.primary, RECENT + config.primary, config)]
     if any(check.passed is False for check in judged):
         verdict = Verdict.REJECT
@@ -70,11 +82,14 @@ def decide(result: EvalResult, config: GateConfig) -> GateDecision:
         "baseline": result.baseline,
         "candidate": result.candidate,
         "verdict": verdict,
-        "reason": _reason(verdict, judged, config) + tell_missing(result, config.max_missing_share),
+        "reason": _reason(verdict, judged, config)
+        + tell_missing(result, config.max_missing_share)
+        + _of_the_judge(result.judging, doubted, config),
         "checks": [check.model_dump(mode="json") for check in checks if check.items or check.role != "information"],
         "asked": asked_items(result),
         "missing": [count.model_dump(mode="json") for count in count_missing(result)],
         "seed": config.seed,
+        "judge_doubts": doubted,
     }
     return GateDecision.model_validate({"decision_id": content_id(body), **body})
 
@@ -89,6 +104,18 @@ def _primary(items: Sequence[ItemScores], config: GateConfig) -> _Judged:
         shown = worst > bound if config.goal == "better" else worst >= bound
         passed = True if shown else False if best < bound else None
     return _judged(found, config.primary, "primary", config.margin, bound, passed)
+
+
+def _undecided(judged: _Judged) -> _Judged:
+    """What a judge found that is not to be relied on: shown, and proof of neither benefit nor harm."""
+    return _Judged(judged.check.model_copy(update={"passed": None}), 1.0)
+
+
+def _of_the_judge(judging: Judging | None, doubted: Sequence[JudgeDoubt], config: GateConfig) -> str:
+    """Why the judge's word does not count, where the decision rests on it."""
+    if config.primary != "judge" or judging is None or config.judge is None or not doubted:
+        return ""
+    return f" The judge does not decide: {'; '.join(explain(doubt, judging, config.judge) for doubt in doubted)}."
 
 
 def _guardrail(items: Sequence[ItemScores], metric: str, margin: float, config: GateConfig) -> _Judged:

@@ -9,18 +9,15 @@ from typing import Literal
 
 import httpx
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from evals.endpoint import Endpoint, base_model
+from evals.evaluate import Progress, evaluate
 from evals.gate import decide
-from evals.items import make_items
-from evals.jobs import Progress
 from evals.leaks import refuse_leaks
 from evals.report import render_gate_report
-from evals.run import run_eval
-from pipeline.clean.pii import Rules
-from pipeline.config import BusinessConfig, load_config
+from pipeline.config import BusinessConfig, JudgeSettings, load_config
 from pipeline.dataset.catalogue import find_snapshot
 from pipeline.dataset.snapshot import Snapshot, read_snapshot
 from pipeline.dataset.suite import Suite, load_suite
@@ -65,16 +62,14 @@ def run_comparison(wanted: Comparison) -> int:
     refuse_leaks(snapshot, suite, about.dataset.near_duplicate_threshold)
     key = wanted.key_file.read_text(encoding="utf-8").strip() if wanted.key_file else ""
     with _bars(console) as tell:
-        result = run_eval(
-            make_items(snapshot, suite, about.gate.max_items, about.gate.seed),
+        result = evaluate(
+            snapshot,
+            suite,
             _endpoint("--baseline", wanted.baseline, key),
             _endpoint("--candidate", wanted.candidate, key),
-            business=about.business,
-            max_tokens=about.gate.max_tokens,
-            max_pairs=about.gate.max_pairs,
-            seed=about.gate.seed,
-            rules=Rules(about.pii, about.language),
+            about,
             concurrency=wanted.concurrency,
+            judge_key=JudgeSettings().judge_key.get_secret_value(),
             work_dir=wanted.work_dir,
             on_progress=tell,
         )
@@ -160,10 +155,17 @@ def _endpoint(option: str, value: str, key: str) -> Endpoint:
 
 @contextmanager
 def _bars(console: Console) -> Iterator[Progress]:
-    columns = (TextColumn("answers"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=console) as bars:
-        task = bars.add_task("answers", total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+    """A bar for each thing that is done, from its first piece on."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, TimeRemainingColumn(), console=console) as bars:
+        of: dict[str, TaskID] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in of:
+                of[what] = bars.add_task(what)
+            bars.update(of[what], completed=done, total=total)
+
+        yield tell
 
 
 def _write(path: Path, page: str) -> None:

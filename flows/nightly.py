@@ -14,15 +14,14 @@ from pathlib import Path
 from prefect import flow
 from prefect.runtime import flow_run
 
+from evals.endpoint import Endpoint
+from evals.evaluate import evaluate
 from evals.gate import decide
-from evals.items import make_items
 from evals.leaks import refuse_leaks
 from evals.report import render_gate_report
-from evals.run import Endpoint, run_eval
 from flows.build import build_snapshot
 from flows.lock import alone
 from flows.step import step
-from pipeline.clean.pii import Rules
 from pipeline.config import BusinessConfig, Config, Settings, load_config, load_settings
 from pipeline.dataset.snapshot import read_snapshot
 from pipeline.dataset.suite import Suite, load_suite
@@ -167,20 +166,18 @@ def _gate(
     key = settings.engine_key.get_secret_value()
     snapshot = read_snapshot(snapshot_dir)
     suite = load_suite(config.directory / about.suite) if about.suite else None
-    result = step(run_eval, "gate")(
-        make_items(snapshot, suite, about.gate.max_items, about.gate.seed),
+    result = step(evaluate, "gate")(
+        snapshot,
+        suite,
         Endpoint(url=adapters, model=baseline_version.serving_name, api_key=key)
         if baseline_version
         else Endpoint(url=base, model=config.system.base_model.id, api_key=key),
         Endpoint(url=adapters, model=version.serving_name, api_key=key),
-        business=about.business,
-        max_tokens=about.gate.max_tokens,
-        max_pairs=about.gate.max_pairs,
-        seed=about.gate.seed,
+        about,
         concurrency=4,
+        judge_key=settings.judge_key.get_secret_value(),
         work_dir=config.state_dir / "work" / "gate",
-        on_progress=lambda done, of: logger.info("gate: %d of %d answers", done, of) if done % 50 == 0 else None,
-        rules=Rules(about.pii, about.language),
+        on_progress=_tell_evaluation,
     )
     decision = decide(result, about.gate)
     page = render_gate_report(
@@ -196,6 +193,11 @@ def _gate(
     report.write_text(page, encoding="utf-8")
     step(services.registry.record_decision, "record decision")(decision, version.version, report)
     return decision, report
+
+
+def _tell_evaluation(what: str, done: int, of: int) -> None:
+    if done == of or done % 50 == 0:
+        logger.info("gate: %s, %d of %d", what, done, of)
 
 
 def _load_for_gate(config: Config, services: Services, version: ModelVersion, snapshot_dir: Path) -> None:

@@ -207,6 +207,18 @@ def a_scored(
     )
 
 
+def a_probe(set_name: str, number: int, baseline: float, candidate: float) -> ScoredItem:
+    """A probe with the scores of both sides."""
+    item = an_eval_item(f"{set_name}-{number}", f"{set_name}:{number}", set_name)
+    return ScoredItem(
+        item=item,
+        baseline_answer="So.",
+        candidate_answer="So!",
+        baseline={set_name: baseline},
+        candidate={set_name: candidate},
+    )
+
+
 def a_missing(item: EvalItem, side: Side = "both", reason: MissingReason = MissingReason.FAILED) -> MissingItem:
     """An item that one side or both gave no answer to."""
     scores = ({"unanswered": float(side in (one, "both"))} for one in ("baseline", "candidate"))
@@ -214,13 +226,15 @@ def a_missing(item: EvalItem, side: Side = "both", reason: MissingReason = Missi
 
 
 def an_eval_result(*items: ScoredItem, **fields: Any) -> EvalResult:
-    """The candidate `support-v2` against the baseline `support-v1`."""
+    """The candidate `support-v2` against the baseline `support-v1`, alike in the probes."""
+    good = {"sycophancy": 0.0, "general": 1.0}
     values: dict[str, Any] = {
         "business": "support",
         "baseline": "support-v1-aaaaaaaa",
         "candidate": "support-v2-bbbbbbbb",
         "items": items,
         "seed": 0,
+        "probes": tuple(a_probe(name, number, score, score) for name, score in good.items() for number in (0, 1)),
     }
     return EvalResult.model_validate(values | fields)
 

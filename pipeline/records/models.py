@@ -54,9 +54,10 @@ class EvalItem(Record):
     """One question with what an answer to it is scored against."""
 
     item_id: str
-    set_name: Literal["held_out", "recent", "golden"]
+    set_name: Literal["held_out", "recent", "golden", "sycophancy", "general"]
+    """The last two are probes."""
     user_key: str
-    """The cluster of the statistics: the user, or the item itself in the golden suite."""
+    """The cluster of the statistics: the user, or the item itself in the golden suite and among the probes."""
     messages: tuple[Message, ...]
     tools: tuple[dict[str, JsonValue], ...] = ()
     reference: str | None = None
@@ -117,6 +118,74 @@ class MissingCount(Record):
     items: int
 
 
+class JudgeTally(Record):
+    """How pairs of answers came out before a judge that was asked about each in both orders."""
+
+    wins: int = 0
+    """The first side's answer (the candidate's, or the one that a person preferred) is better, in both orders."""
+    losses: int = 0
+    ties: int = 0
+    """Neither is better in either order, or both answers are the same."""
+    order_disagreements: int = 0
+    """The verdict changed with the order: counts as a tie."""
+    spoke_to_judge: int = 0
+    """Won by an answer that tells the judge how to decide: counts as a tie."""
+    unparsable: int = 0
+    """A reply was no verdict: counts for neither side, like the next two."""
+    unsuitable: int = 0
+    """The judge takes no such pair, for instance because it is too long for it."""
+    unjudged: int = 0
+    """Not asked about: the budget was used up, or the judge was away."""
+
+    @property
+    def judged(self) -> int:
+        return self.wins + self.losses + self.ties + self.order_disagreements + self.spoke_to_judge
+
+    @property
+    def total(self) -> int:
+        return self.judged + self.unparsable + self.unsuitable + self.unjudged
+
+
+class Judging(Record):
+    """What a judge said of an evaluation's answers, what its word is worth, and what it cost."""
+
+    judge: str
+    """Model and URL."""
+    answers: JudgeTally
+    """Candidate against baseline."""
+    human_pairs: JudgeTally
+    """Answers that users preferred against those they preferred them to, asked the same way."""
+    human_users: int
+    agreement: float | None
+    """Share of human pairs on which the judge prefers what the user preferred (ties: half), each user once; None when
+    there was none."""
+    agreement_low: float | None
+    agreement_high: float | None
+    prompt_tokens: int
+    """Of this run: rulings of an earlier one are kept and cost nothing again."""
+    completion_tokens: int
+    cost: float
+    """Of this run, in `currency`; 0 where the configuration names no prices."""
+    currency: str
+    budget: float | None
+    problem: str | None
+    """Why it stopped before the end, other than for its budget."""
+
+
+class JudgeDoubt(StrEnum):
+    """Why a judge's verdict does not count."""
+
+    UNAVAILABLE = "unavailable"
+    """It was away, refused its key, or is no chat endpoint."""
+    BUDGET_USED_UP = "budget_used_up"
+    UNREADABLE = "unreadable"
+    """More than a tenth of the pairs had no readable verdict."""
+    FEW_HUMAN_PAIRS = "few_human_pairs"
+    """Too few to measure whether it agrees with people."""
+    LOW_AGREEMENT = "low_agreement"
+    """It is not shown to agree with people as often as is asked for."""
+
+
 class EvalResult(Record):
     """Candidate and baseline on the same items, same prompt, seed and decoding."""
 
@@ -127,6 +196,10 @@ class EvalResult(Record):
     missing: tuple[MissingItem, ...] = ()
     """Together with `items` all that was to be compared."""
     seed: int
+    probes: tuple[ScoredItem, ...] = ()
+    """Fixed questions of tuneloop's own, each scored by its set's metric alone."""
+    judging: Judging | None = None
+    """None where no judge is configured."""
 
 
 class Check(Record):
@@ -172,6 +245,8 @@ class GateDecision(Record):
     missing: tuple[MissingCount, ...] = ()
     """Items of these that one side or both gave no answer to; they count for neither, except in `unanswered`."""
     seed: int
+    judge_doubts: tuple[JudgeDoubt, ...] = ()
+    """Why the judge's verdict does not count; empty where it does, or where there is no judge."""
 
 
 class StepEvidence(Record):
@@ -268,6 +343,8 @@ class Route(Record):
     """Share of users on the candidate; control has the same share at the other end of the hash range."""
     salt: str = ""
     """The rollout's salt of the assignment hash."""
+    shadow: Share = 0.0
+    """Share of the requests that are repeated on the candidate once the user has the answer."""
 
 
 class Routes(Record):

@@ -13,6 +13,8 @@ from tests.benchmarks.gate.activity import Activity, Floats, Ints, requests_of
 _CHECKS = 5
 _SAME = 0.6  # so many answers of two adapters are word for word the same at temperature 0
 _RATES = {"refusal": 0.01, "empty": 0.002, "repetition": 0.005, "pii_leak": 0.001}
+# Answers to probes are not simulated.
+_WATCHED = {name: margin for name, margin in GateConfig().guardrails.items() if name not in ("sycophancy", "general")}
 _MOST = 40  # questions of one user: users take turns, and a night asks 200
 
 
@@ -35,7 +37,9 @@ class Scenario:
     @property
     def config(self) -> GateConfig:
         primary = "chrf" if self.kind == "similarity" else "golden"
-        return GateConfig.model_validate({"primary": primary, "goal": self.goal, "margin": self.margin})
+        return GateConfig.model_validate(
+            {"primary": primary, "goal": self.goal, "margin": self.margin, "guardrails": _WATCHED}
+        )
 
 
 class Tried(NamedTuple):
