@@ -25,7 +25,7 @@ from tests.proof.seen import Case, Seen, base_model, night, see
 NIGHTS = 4
 _SERIES = ("learned", "noisy", "poisoned")
 _SERIES_BUSINESSES = ("support", "kefu", "legal-en", "medical-zh", "finance-en", "travel-zh")
-_Given = TypeVar("_Given")
+_PROMOTED, _HELD, _ROLLED_BACK = ("promoted", "晋级"), ("held", "被扣留"), ("rolled back", "被回滚")
 _Made = TypeVar("_Made")
 Tell = Callable[[str, int, int], None]
 """Called with what is played, and how many of how many are done."""
@@ -62,31 +62,30 @@ def _learning_rows(by_world: dict[str, list[Seen]]) -> list[Row]:
     learned, noisy, flipped, reverse, few = (by_world[name] for name in names)
     worse = [one for one in noisy + flipped + reverse if one.after <= one.before]
     gains = sorted(one.after - one.before for one in learned)
+    real = ("a real preference", "真实的偏好")
     return [
-        at_least("a real preference", "真实的偏好", _share(learned, lambda s: s.promoted), 0.8, "promoted"),
+        at_least(real, _share(learned, lambda s: s.promoted), 0.8, _PROMOTED),
         Row(
-            "a real preference",
-            "真实的偏好",
+            *real,
             "truth score rises",
-            f"median {100 * gains[len(gains) // 2]:+.0f} points, least {100 * gains[0]:+.0f}",
+            "真实得分上升",
+            f"{100 * gains[0]:+.0f} … {100 * gains[len(gains) // 2]:+.0f} … {100 * gains[-1]:+.0f} points",
             gains[0] > 0,
         ),
-        at_most("votes that are coins", "投票如掷硬币", _share(noisy, lambda s: s.promoted), 0.05, "promoted"),
-        at_most("too few users", "用户太少", _share(few, lambda s: s.promoted), 0, "promoted"),
+        at_most(("votes that are coins", "投票如掷硬币"), _share(noisy, lambda s: s.promoted), 0.05, _PROMOTED),
+        at_most(("too few users", "用户太少"), _share(few, lambda s: s.promoted), 0, _PROMOTED),
         at_most(
-            "30 % of the votes flipped",
-            "三成投票颠倒",
+            ("30 % of the votes flipped", "三成投票颠倒"),
             _share(flipped, lambda s: s.promoted and s.after <= s.before),
             0,
-            "a worse adapter promoted",
+            ("a worse adapter promoted", "更差的适配器晋级"),
         ),
-        at_most("70 % of the votes flipped", "七成投票颠倒", _share(reverse, lambda s: s.promoted), 0, "promoted"),
+        at_most(("70 % of the votes flipped", "七成投票颠倒"), _share(reverse, lambda s: s.promoted), 0, _PROMOTED),
         at_most(
-            "candidates that became no better, of all these",
-            "以上世界中没有变好的候选",
+            ("candidates that became no better, of all these", "以上世界中没有变好的候选"),
             _share(worse, lambda s: s.promoted),
             0.05,
-            "promoted",
+            _PROMOTED,
         ),
     ]
 
@@ -94,31 +93,59 @@ def _learning_rows(by_world: dict[str, list[Seen]]) -> list[Row]:
 def _data_rows(seen: list[Seen], by_world: dict[str, list[Seen]]) -> list[Row]:
     flooded = by_world["flooded"]
     again = [one for one in seen if one.same_snapshot is not None and one.case.world != "flooded"]
+    poison = {
+        Kind.FLOOD: ("a flood of thumbs", "刷票"),
+        Kind.PUPPETS: ("puppets of one client", "同一客户端的傀儡"),
+        Kind.PUSHERS: ("a link pushed into edits", "在修改里塞链接"),
+        Kind.CONTRARIAN: ("a contrarian", "专唱反调者"),
+    }
     return [
         at_least(
-            "one user floods",
-            "一个用户刷票",
+            ("one user floods", "一个用户刷票"),
             _share(flooded, lambda s: s.same_snapshot is True),
             1,
-            "the same snapshot as without the flood",
+            ("the same snapshot as without", "与没有刷票时同一快照"),
         ),
-        at_least("flood", "刷票", _sum(seen, f"poison {Kind.FLOOD}"), 0.95, "held"),
-        at_least("puppets of one client", "同一客户端的傀儡", _sum(seen, f"poison {Kind.PUPPETS}"), 0.95, "held"),
-        at_least("a link pushed into edits", "在修改里塞链接", _sum(seen, f"poison {Kind.PUSHERS}"), 0.95, "held"),
-        at_least("a contrarian", "专唱反调", _sum(seen, f"poison {Kind.CONTRARIAN}"), 0.95, "held"),
-        at_most("honest interactions", "诚实的互动", _sum(seen, "honest held"), 0.001, "held"),
-        at_most("structured personal data", "结构化个人信息", _sum(seen, "structured left"), 0, "left in a snapshot"),
-        Row("names (patterns alone)", "姓名（仅用模式）", "the rate is told", str(_sum(seen, "names left")), None),
-        at_least("repeats and paraphrases", "重复与改写", _sum(seen, "repeats"), 0.99, "kept as one"),
-        at_most("different questions", "不同的问题", _sum(seen, "different"), 0, "taken for duplicates"),
-        at_most("questions that the gate asks", "把关要问的题", _sum(seen, "leaks"), 0, "in or near a training row"),
-        at_least("judgements overruled later", "后来被推翻的评价", _sum(seen, "final"), 1, "stand as they ended"),
+        *(at_least(name, _sum(seen, f"poison {kind}"), 0.95, _HELD) for kind, name in poison.items()),
+        at_most(("honest interactions", "诚实的互动"), _sum(seen, "honest held"), 0.001, _HELD),
+        at_most(
+            ("structured personal data", "结构化个人信息"),
+            _sum(seen, "structured left"),
+            0,
+            ("left in a snapshot", "留在快照里"),
+        ),
+        Row(
+            "names, by patterns alone",
+            "姓名（只用模式）",
+            "left in a snapshot: the rate is told",
+            "留在快照里：如实报告",
+            str(_sum(seen, "names left")),
+            None,
+        ),
+        at_least(("repeats and paraphrases", "重复与改写"), _sum(seen, "repeats"), 0.99, ("kept as one", "只留一份")),
+        at_most(
+            ("different questions", "不同的问题"),
+            _sum(seen, "different"),
+            0,
+            ("taken for duplicates", "被当作重复"),
+        ),
+        at_most(
+            ("questions that the gate asks", "把关要问的题"),
+            _sum(seen, "leaks"),
+            0,
+            ("in or near a training row", "出现在训练行里或附近"),
+        ),
         at_least(
-            "every event twice, in another order",
-            "事件重复且乱序",
+            ("judgements overruled later", "后来被推翻的评价"),
+            _sum(seen, "final"),
+            1,
+            ("stand as they ended", "以最后为准"),
+        ),
+        at_least(
+            ("every event twice, in another order", "每个事件两次，且乱序"),
             _share(again, lambda s: s.same_snapshot is True),
             1,
-            "the same snapshot",
+            ("the same snapshot", "同一快照"),
         ),
     ]
 
@@ -134,11 +161,11 @@ def _judged_candidates(pool: ProcessPoolExecutor, each: int, tell: Tell) -> list
         of_kind = [decision for (of, _), decision in decisions.items() if of == name]
         promoted = Counted(sum(decision.verdict is Verdict.PROMOTE for decision in of_kind), each)
         if kind.caught_by is None:
-            rows.append(at_least(f"a candidate: {name}", _ZH[name], promoted, 0.8, "promoted"))
+            rows.append(at_least((f"a candidate: {name}", _ZH[name]), promoted, 0.8, _PROMOTED))
             continue
         named = sum(_stopped_by(decision, kind.caught_by) for decision in of_kind)
-        row = at_most(f"a candidate: {name}", _ZH[name], promoted, 0, "promoted")
-        rows.append(replace(row, found=f"{row.found}; stopped by `{kind.caught_by}` in {named}"))
+        row = at_most((f"a candidate: {name}", _ZH[name]), promoted, 0, _PROMOTED)
+        rows.append(replace(row, found=f"{row.found}; `{kind.caught_by}`: {named}"))
     return rows
 
 
@@ -167,9 +194,9 @@ def _canaries(pool: ProcessPoolExecutor, each: int, tell: Tell) -> list[Row]:
         name: Counted(sum(end for (of, *_), end in zip(cases, ends, strict=True) if of == name), each) for name in kinds
     }
     return [
-        at_most(f"online {name}", _ZH[name], counted, 0.05, "rolled back")
+        at_most((f"online {name}", _ZH[name]), counted, 0.05, _ROLLED_BACK)
         if kinds[name] == Online()
-        else at_least(f"good offline, online: {name}", _ZH[name], counted, 0.95, "rolled back")
+        else at_least((f"good offline, online: {name}", _ZH[name]), counted, 0.95, _ROLLED_BACK)
         for name, counted in found.items()
     ]
 

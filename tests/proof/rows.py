@@ -19,6 +19,7 @@ class Row:
     planted: str
     planted_zh: str
     expected: str
+    expected_zh: str
     found: str
     right: bool | None
 
@@ -40,21 +41,21 @@ class Counted:
 
     def __str__(self) -> str:
         low, high = self.bounds
-        return f"{self.happened} of {self.of} ({100 * low:.1f}–{100 * high:.1f} %)"
+        return f"{self.happened} / {self.of} ({100 * low:.1f}–{100 * high:.1f} %)"
 
 
-def at_most(planted: str, planted_zh: str, counted: Counted, share: float, what: str) -> Row:
-    """Right where the measured share is at most what was promised."""
+def at_most(planted: tuple[str, str], counted: Counted, share: float, what: tuple[str, str]) -> Row:
+    """Right where the measured share is at most what was promised. Texts come in English and Chinese."""
     right = counted.of > 0 and counted.happened <= share * counted.of
-    expected = f"{what}: never" if share == 0 else f"{what}: at most {100 * share:g} %"
-    return Row(planted, planted_zh, expected, str(counted), right)
+    english, chinese = ("never", "从不") if share == 0 else (f"at most {100 * share:g} %", f"至多 {100 * share:g} %")
+    return Row(*planted, f"{what[0]}: {english}", f"{what[1]}：{chinese}", str(counted), right)
 
 
-def at_least(planted: str, planted_zh: str, counted: Counted, share: float, what: str) -> Row:
-    """Right where the measured share is at least what was promised."""
+def at_least(planted: tuple[str, str], counted: Counted, share: float, what: tuple[str, str]) -> Row:
+    """Right where the measured share is at least what was promised. Texts come in English and Chinese."""
     right = counted.of > 0 and counted.happened >= share * counted.of
-    expected = f"{what}: always" if share == 1 else f"{what}: at least {100 * share:g} %"
-    return Row(planted, planted_zh, expected, str(counted), right)
+    english, chinese = ("always", "总是") if share == 1 else (f"at least {100 * share:g} %", f"至少 {100 * share:g} %")
+    return Row(*planted, f"{what[0]}: {english}", f"{what[1]}：{chinese}", str(counted), right)
 
 
 def write_part(name: str, rows: Iterable[Row], about: dict[str, Any]) -> Path:

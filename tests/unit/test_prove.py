@@ -22,7 +22,14 @@ from tests.proof.seen import Case, see
 
 def part(**changes: Any) -> dict[str, Any]:
     machine = {"cpu": "a <CPU>", "cores": 2, "memory_gb": 8, "kernel": "6", "python": "3.11"}
-    row = {"planted": "a <b> & c", "planted_zh": "甲", "expected": "never", "found": "0 of 9", "right": True}
+    row = {
+        "planted": "a <b> & c",
+        "planted_zh": "甲",
+        "expected": "never",
+        "expected_zh": "从不",
+        "found": "0 of 9",
+        "right": True,
+    }
     about = {"command": "make prove-fast", "date": "2026-03-12T02:00:00+00:00", "minutes": 1.5, "seeds": "0 to 7"}
     curves = {world: [[0.3, 0.5, 0.6], [0.2, 0.6, 0.8]] for world in ("learned", "noisy", "poisoned")}
     return {"part": "fast", **about, "machine": machine, "rows": [row], "curves": curves} | changes
@@ -38,14 +45,14 @@ def test_a_share_lies_in_its_interval(of: int, data: st.DataObject) -> None:
 
 
 def test_what_was_never_tried_is_not_right() -> None:
-    assert at_most("a", "甲", Counted(0, 0), 0.05, "promoted").right is False
-    assert at_least("a", "甲", Counted(0, 0), 0.8, "promoted").right is False
+    assert at_most(("a", "甲"), Counted(0, 0), 0.05, ("promoted", "晋级")).right is False
+    assert at_least(("a", "甲"), Counted(0, 0), 0.8, ("promoted", "晋级")).right is False
 
 
 @pytest.mark.parametrize(("happened", "right"), [(5, True), (6, False)])
 def test_a_promise_is_kept_up_to_its_share(happened: int, right: bool) -> None:
-    assert at_most("a", "甲", Counted(happened, 100), 0.05, "promoted").right is right
-    assert at_least("a", "甲", Counted(100 - happened, 100), 0.95, "held").right is right
+    assert at_most(("a", "甲"), Counted(happened, 100), 0.05, ("promoted", "晋级")).right is right
+    assert at_least(("a", "甲"), Counted(100 - happened, 100), 0.95, ("held", "扣留")).right is right
 
 
 def test_the_page_shows_each_part_and_names_what_was_not_run() -> None:
@@ -81,7 +88,7 @@ def test_readme_has_the_marks() -> None:
 
 def test_a_part_keeps_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.proof.rows.FOLDER", tmp_path / "proof")
-    path = write_part("fast", [Row("a", "甲", "b", "c", None)], {"seeds": "1"})
+    path = write_part("fast", [Row("a", "甲", "b", "乙", "c", None)], {"seeds": "1"})
 
     kept = json.loads(path.read_text(encoding="utf-8"))
     assert (kept["part"], kept["seeds"], kept["rows"][0]["right"]) == ("fast", "1", None)

@@ -73,6 +73,7 @@ def _night(demo: Demo, services: Services, number: int, scores: list[list[float]
             f"a real preference, {name}",
             f"真实的偏好，第 {number} 夜，种子 {demo.number // 100}",
             "truth score rises" if number == 1 else "truth score does not fall",
+            "真实得分上升" if number == 1 else "真实得分不下降",
             f"{100 * sum(was) / len(was):.0f} → {100 * sum(after) / len(after):.0f} % "
             f"({100 * told.estimate:+.0f} points, {100 * (told.low or 0):+.0f} to {100 * (told.high or 0):+.0f}); "
             f"{night.verdict or night.end}",
@@ -97,6 +98,7 @@ def _promoted(
             f"version {night.version} passed the gate, seed {demo.number // 100}",
             f"版本 {night.version} 通过把关，种子 {demo.number // 100}",
             "canary finished, predecessor kept for rollback",
+            "灰度完成，前一版本留作回滚",
             "no end" if steady is None else f"serves: {steady.stable}, rollback to: {checks.name_of(steady.previous)}",
             right,
         )

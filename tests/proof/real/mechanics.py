@@ -67,6 +67,7 @@ def _killed_row(killed: End, whole: End, steps: list[str]) -> Row:
         f"a night killed {len(steps)} times, once in each step",
         f"夜间流程在每一步各被杀一次（共 {len(steps)} 次）",
         "ends like the night that nobody killed, with one version",
+        "结果与没有被杀的那一夜相同，只有一个版本",
         f"{found}; {killed.versions} version",
         same,
     )
@@ -78,6 +79,7 @@ def _data(demo: Demo, tally: Tally, night: Night) -> list[Row]:
         Row(
             f"{night.business}: {fact.what}",
             f"{night.business}：{_ZH[fact.what]}",
+            fact.planted,
             fact.planted,
             fact.found,
             fact.right,
@@ -100,6 +102,7 @@ def _apart(demo: Demo, registry: ModelRegistry, *nights: Night) -> Row:
         "a phrase that only the other business's users write",
         "只有另一业务的用户会写的短语",
         "in no snapshot, adapter or report of the business",
+        "不在该业务的任何快照、适配器和报告里",
         f"{len(wrong)} files" if not wrong else "; ".join(wrong[:3]),
         not wrong,
     )
@@ -124,6 +127,7 @@ def _refused(demo: Demo, services: Services, night: Night, tell: Tell) -> Row:
         f"alias `promote` on a version whose verdict is {night.verdict}",
         f"给结论为 {night.verdict} 的版本设 `promote` 别名",
         "refused, with the reason on the version; the base model goes on serving",
+        "被拒绝，原因写在版本上；基座模型继续服务",
         why or "not refused",
         right,
     )
@@ -154,6 +158,7 @@ def _erased(demo: Demo, services: Services, night: Night, tell: Tell) -> list[Ro
             "an erased user, who was in " + ", ".join(kept["before"]),
             "被删除的用户，此前出现在 " + "、".join(kept["before"]),
             "in no file of the state folder, MLflow's among them, also after another night",
+            "状态目录（含 MLflow）里没有任何文件再提到，再过一夜也没有",
             f"{len(left)} files" if not left else ", ".join(sorted(left)[:4]),
             bool(kept["before"]) and not left,
         ),
@@ -161,6 +166,7 @@ def _erased(demo: Demo, services: Services, night: Night, tell: Tell) -> list[Ro
             "versions that learned from the erased user",
             "学过该用户的版本",
             f"version {night.version} named and marked; the next one trained without",
+            f"版本 {night.version} 被点名并标记；下一个版本不含该用户",
             f"{'named' if named else 'not named'}; marked: {learned}; then version {second.version}, "
             f"{second.train_rows} rows",
             named and learned == [night.version] and second.version not in (None, night.version),
