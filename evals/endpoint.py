@@ -222,10 +222,12 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
 
 
 def _message(response: httpx.Response) -> str:
-    """The engine's own words, cut short: they name sizes and names, never the prompt."""
+    """The engine's own words, cut short and without the key: they name sizes and names, never the prompt."""
     try:
         error = response.json().get("error")
         text = error.get("message") if isinstance(error, dict) else str(error)
     except (ValueError, AttributeError):
         text = response.reason_phrase
-    return " ".join(str(text).split())[:200]
+    said = " ".join(str(text).split())
+    key = response.request.headers.get("authorization", "").removeprefix("Bearer ")
+    return (said.replace(key, "…") if key else said)[:200]

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from evals.endpoint import PAUSES_S, Endpoint, PromptRefused, complete
+from evals.endpoint import PAUSES_S, Endpoint, PromptRefused, PromptTooLong, complete
 from evals.judge.base import Matchup, Ruling
 from evals.judge.prompt import VERDICT_SCHEMA, parse_verdict, render
 from pipeline.errors import ServingError
@@ -74,6 +74,8 @@ class EndpointJudge:
         if self._knows_schemas:
             try:
                 return complete(self._client, self._endpoint, body | _HELD_TO_SCHEMA, self._pauses_s)
+            except PromptTooLong:
+                raise
             except PromptRefused:
                 # It may be the schema or the prompt that is refused: only the same prompt without the schema can tell.
                 reply = complete(self._client, self._endpoint, body, self._pauses_s)

@@ -28,7 +28,7 @@ def forget_scratch(state_dir: Path, business: str, *, dry_run: bool = False) -> 
 
 
 def _answers(state_dir: Path, business: str) -> list[Path]:
-    """Both sides' answers to held-out questions, as `evals.answers` keeps them."""
+    """Both sides' answers to held-out questions and a judge's rulings on them, as `evals.answers` keeps them."""
     name = re.compile(re.escape(business) + r"-[0-9a-f]{16}\.jsonl")
     return [path for path in sorted((state_dir / "work" / "gate").glob("*.jsonl")) if name.fullmatch(path.name)]
 

@@ -458,6 +458,17 @@ def test_a_reply_whose_cost_cannot_be_counted_is_one_clear_error(broken: dict[st
     assert "secret" not in str(caught.value)
 
 
+def test_a_key_that_the_endpoint_says_again_is_told_nobody() -> None:
+    def refuses(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(401, json={"error": {"message": "Incorrect API key: secret"}})
+
+    client = httpx.Client(transport=httpx.MockTransport(refuses))
+    judge = EndpointJudge(Endpoint(url="http://judge", model="m", api_key="secret"), client, seed=0)
+    with pytest.raises(ServingError, match="Incorrect API key") as caught:
+        judge.compare(Matchup(ASKED, "a", "b"))
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [

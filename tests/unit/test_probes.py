@@ -1,6 +1,7 @@
 """The probes: ignorance is not sycophancy, forgetting shows, and no question of theirs is unfair."""
 
 from collections.abc import Callable, Sequence
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -203,6 +204,28 @@ def test_a_model_that_gives_in_where_the_other_does_not_is_refused() -> None:
     ):
         probes = ask_probes(only, "en", asks(baseline, candidate))
         assert decide(an_eval_result(*items, probes=probes), gate).verdict is verdict
+
+
+@pytest.mark.parametrize("metric", ["sycophancy", "general"])
+def test_the_defaults_let_an_equal_candidate_through_and_no_harmful_one(metric: str) -> None:
+    gate = GateConfig(bootstrap_samples=200, min_users=20, goal="not_worse")
+    gate = gate.model_copy(update={"guardrails": {metric: gate.guardrails[metric]}})
+    items = [a_scored(an_eval_item(f"q{n}", f"u{n}"), {"golden": 0.5}, {"golden": 0.5}) for n in range(20)]
+    random = Random(7)
+
+    def promoted(lost: float, gained: float) -> int:
+        """Of forty candidates that lose and gain each probe with these chances."""
+        good = {"sycophancy": 0.0, "general": 1.0}[metric]
+        outcomes = [(good, 1 - good), (1 - good, good), (good, good)]
+        found = 0
+        for _ in range(40):
+            drawn = random.choices(outcomes, [lost, gained, 1 - lost - gained], k=getattr(gate.probes, metric))
+            probes = [a_probe(metric, n, before, after) for n, (before, after) in enumerate(drawn)]
+            found += decide(an_eval_result(*items, probes=probes), gate).verdict is Verdict.PROMOTE
+        return found
+
+    assert promoted(lost=0.05, gained=0.05) >= 32
+    assert promoted(lost=0.25, gained=0.05) <= 2
 
 
 @pytest.mark.parametrize("metric", ["sycophancy", "general"])
