@@ -44,7 +44,7 @@ def make_trouble(
     """
     trouble = _Trouble(log, model, topics, night, rng, poison)
     if world.flood:
-        trouble.flood(world.flood)
+        trouble.flood(world.flood, timedelta(minutes=world.flood_minutes))
     for number in range(world.puppets):
         trouble.puppet(number)
     for number in range(world.pushers):
@@ -68,11 +68,11 @@ class _Trouble:
         self.log, self.model, self.topics, self.rng, self.poison = log, model, topics, rng, poison
         self.day = night - timedelta(days=2, hours=12)
 
-    def flood(self, count: int) -> None:
-        """One user praises what nobody wants, four seconds apart."""
+    def flood(self, count: int, within: timedelta) -> None:
+        """One user praises what nobody wants."""
         user = self.log.user("flooder")
         for number, question in enumerate(self._questions(count)):
-            one = self._ask(question, user, self.day + timedelta(seconds=4 * number))
+            one = self._ask(question, user, self.day + within * (number / count - 0.5))
             self._say(one, Kind.FLOOD, FeedbackKind.THUMB, "up")
 
     def puppet(self, number: int) -> None:

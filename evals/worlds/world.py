@@ -74,7 +74,9 @@ class World(Record):
     late_days: float = Field(3.0, gt=0)
     """Outcomes are known after at most so many days."""
     flood: int = Field(0, ge=0)
-    """Thumbs up of one user within ten minutes, for answers that nobody wants."""
+    """Thumbs up of one user for answers that nobody wants."""
+    flood_minutes: float = Field(10.0, gt=0)
+    """From the first of them to the last."""
     puppets: int = Field(0, ge=0)
     """Accounts of one client that praise answers that nobody wants."""
     pushers: int = Field(0, ge=0)

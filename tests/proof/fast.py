@@ -91,7 +91,8 @@ def _learning_rows(by_world: dict[str, list[Seen]]) -> list[Row]:
 
 
 def _data_rows(seen: list[Seen], by_world: dict[str, list[Seen]]) -> list[Row]:
-    flooded = by_world["flooded"]
+    flooded, swarmed = by_world["flooded"], by_world["swarmed"]
+    few = [one for one in seen if one.case.world != "swarmed"]
     again = [one for one in seen if one.same_snapshot is not None and one.case.world != "flooded"]
     poison = {
         Kind.FLOOD: ("a flood of thumbs", "刷票"),
@@ -106,7 +107,21 @@ def _data_rows(seen: list[Seen], by_world: dict[str, list[Seen]]) -> list[Row]:
             1,
             ("the same snapshot as without", "与没有刷票时同一快照"),
         ),
-        *(at_least(name, _sum(seen, f"poison {kind}"), 0.95, _HELD) for kind, name in poison.items()),
+        *(at_least(name, _sum(few, f"poison {kind}"), 0.95, _HELD) for kind, name in poison.items()),
+        at_most(
+            ("a swarm of puppets and contrarians", "成群的傀儡与唱反调者"),
+            _share(swarmed, lambda s: s.promoted and s.after <= s.before),
+            0,
+            ("a worse adapter promoted", "更差的适配器晋级"),
+        ),
+        Row(
+            "a swarm of puppets and contrarians",
+            "成群的傀儡与唱反调者",
+            "held: the rate is told",
+            "被扣留：如实报告",
+            str(_merged(_sum(swarmed, f"poison {kind}") for kind in poison)),
+            None,
+        ),
         at_most(("honest interactions", "诚实的互动"), _sum(seen, "honest held"), 0.001, _HELD),
         at_most(
             ("structured personal data", "结构化个人信息"),
@@ -232,7 +247,11 @@ def _share(seen: list[Seen], happened: Callable[[Seen], bool]) -> Counted:
 
 
 def _sum(seen: list[Seen], name: str) -> Counted:
-    counts = [one.counts[name] for one in seen if name in one.counts]
+    return _merged(one.counts[name] for one in seen if name in one.counts)
+
+
+def _merged(each: Iterable[Counted]) -> Counted:
+    counts = list(each)
     return Counted(sum(one.happened for one in counts), sum(one.of for one in counts))
 
 
