@@ -27,6 +27,8 @@ class Outcome(StrEnum):
 
 _SCORES = {Outcome.WIN: 1.0, Outcome.LOSS: 0.0, Outcome.TIE: 0.5, Outcome.ORDER: 0.5, Outcome.SPOKE_TO_JUDGE: 0.5}
 
+_BOTH_ORDERS = {("A", "B"): Outcome.WIN, ("B", "A"): Outcome.LOSS, ("tie", "tie"): Outcome.TIE}
+
 
 def win_share(outcome: Outcome) -> float | None:
     """1 for a win of the first side, 0 for a loss, 0.5 for what counts as a tie; None where nothing was judged."""
@@ -39,18 +41,15 @@ def combine(forward: Better | None, backward: Better | None, *, first_speaks: bo
     Args:
         forward: the ruling with the first side shown as A.
         backward: the ruling with the first side shown as B.
-        first_speaks: the first side's answer speaks to the judge. It cannot win: that may be all that won it.
+        first_speaks: the first side's answer speaks to the judge. It can lose by that, and gain nothing.
         second_speaks: likewise the second side's.
     """
     if forward is None or backward is None:
         return Outcome.UNPARSABLE
-    if forward == backward == "tie":
-        return Outcome.TIE
-    if (forward, backward) == ("A", "B"):
-        return Outcome.SPOKE_TO_JUDGE if first_speaks else Outcome.WIN
-    if (forward, backward) == ("B", "A"):
-        return Outcome.SPOKE_TO_JUDGE if second_speaks else Outcome.LOSS
-    return Outcome.ORDER
+    outcome = _BOTH_ORDERS.get((forward, backward), Outcome.ORDER)
+    if (first_speaks and outcome is not Outcome.LOSS) or (second_speaks and outcome is not Outcome.WIN):
+        return Outcome.SPOKE_TO_JUDGE
+    return outcome
 
 
 def tally(outcomes: Sequence[Outcome]) -> JudgeTally:

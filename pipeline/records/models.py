@@ -129,7 +129,7 @@ class JudgeTally(Record):
     order_disagreements: int = 0
     """The verdict changed with the order: counts as a tie."""
     spoke_to_judge: int = 0
-    """Won by an answer that tells the judge how to decide: counts as a tie."""
+    """An answer tells the judge how to decide, and did not lose: counts as a tie."""
     unparsable: int = 0
     """A reply was no verdict: counts for neither side, like the next two."""
     unsuitable: int = 0
