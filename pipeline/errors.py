@@ -45,4 +45,4 @@ class RegistryError(PipelineError):
 
 
 class RegistryUnavailable(RegistryError, Transient):
-    """The model registry did not answer."""
+    """The model registry did not answer, or the disk had no room for what it gave."""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 
 from flows.controller.api import make_app
 from flows.controller.controller import Controller
@@ -156,3 +157,5 @@ def main() -> None:
         serve(config, load_settings(config.state_dir))
     except PipelineError as error:
         sys.exit(f"tuneloop: {error}")
+    except SQLAlchemyError as error:
+        sys.exit(f"tuneloop: control database: {' '.join(str(error).split())[:300]}; free some space and start again")

@@ -14,10 +14,12 @@ from pipeline.gateway.metrics import Metrics
 from pipeline.gateway.routing import pick_replica
 from pipeline.gateway.sse import UsageFilter
 from pipeline.gateway.turn import Turn
-from pipeline.gateway.upstream import Aborted, Call, Cut, Engines, Expired, Unreachable, UpstreamError
+from pipeline.gateway.upstream import Aborted, Call, Cut, Engines, Expired, NoConnection, Unreachable, UpstreamError
 from pipeline.records import StreamEnd
 
 _TRY_ELSEWHERE = (502, 503)
+_NOT_HELD = 404
+"""An engine that was started again does not know the adapter until the controller has loaded it."""
 _BUDGET = 10.0
 _BUDGET_PER_REQUEST = 0.1
 
@@ -35,7 +37,8 @@ class Dispatch(msgspec.Struct, frozen=True):
 
 class Relay:
     """Knows how busy each replica is, and how many retries may still be spent: at most one in ten requests, so that
-    retries cannot double the load on engines that fail because of it."""
+    retries cannot double the load on engines that fail because of it. Passing over one that did no work costs nothing:
+    the controller, which takes dead engines out of the routes, may be down itself."""
 
     def __init__(self, engines: Engines, metrics: Metrics) -> None:
         self._engines = engines
@@ -53,13 +56,20 @@ class Relay:
             replica = pick_replica(replicas, self.in_flight, turn.conversation.affinity)
             call = self._engines.call(replica, b"POST", dispatch.path, dispatch.headers, dispatch.body)
             may_retry = len(replicas) > 1 and self._budget >= 1.0
+            cost = 1.0
             self.in_flight[replica] = self.in_flight.get(replica, 0) + 1
             try:
                 exchange.when_gone(call.abort)
                 turn.sent = perf_counter_ns()
                 first = await call.first()
-                if not (may_retry and call.status in _TRY_ELSEWHERE):
+                if call.status == _NOT_HELD:
+                    cost = 0.0
+                elif not (may_retry and call.status in _TRY_ELSEWHERE):
                     return await _send_answer(exchange, turn, call, first, dispatch)
+            except NoConnection as error:
+                if len(replicas) == 1:
+                    return _report(exchange, turn, own, error)
+                cost = 0.0
             except UpstreamError as error:
                 if exchange.started or not (may_retry and isinstance(error, Unreachable | Cut)):
                     return _report(exchange, turn, own, error)
@@ -69,7 +79,7 @@ class Relay:
                 call.abort()
                 self.in_flight[replica] -= 1
             replicas = tuple(other for other in replicas if other != replica)
-            self._budget -= 1.0
+            self._budget -= cost
             self._metrics.retries += 1
 
 

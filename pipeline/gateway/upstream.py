@@ -34,6 +34,10 @@ class Unreachable(UpstreamError):
     """No connection, or it ended before the first byte of the answer: the same request may go to another replica."""
 
 
+class NoConnection(Unreachable):
+    """The request was never sent."""
+
+
 class Cut(UpstreamError):
     """The connection ended, or stopped being HTTP, inside the answer."""
 
@@ -238,9 +242,9 @@ class Call:
             async with asyncio.timeout(self._timeouts.connect):
                 connection = await self._pool.connect()
         except TimeoutError as error:
-            raise Unreachable(f"{self._pool.base_url}: no connection within {self._timeouts.connect} s") from error
+            raise NoConnection(f"{self._pool.base_url}: no connection within {self._timeouts.connect} s") from error
         except OSError as error:
-            raise Unreachable(f"{self._pool.base_url}: {error.strerror or error}") from error
+            raise NoConnection(f"{self._pool.base_url}: {error.strerror or error}") from error
         if self._error is not None:  # given up while connecting
             connection.transport.abort()
             raise self._error

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.errors import RegistryError
+from pipeline.errors import RegistryError, RegistryUnavailable
 from pipeline.train.process import adapter_digest
 
 
@@ -31,7 +31,8 @@ def put_folder(adapters_dir: Path, sha256: str, write: Callable[[Path], None]) -
     A folder that is there and damaged is not mended, since an engine may be reading it: that is an error.
 
     Raises:
-        RegistryError: what is there, or what `write` made, is not that adapter, or the disk refuses.
+        RegistryError: what is there, or what `write` made, is not that adapter.
+        RegistryUnavailable: the disk refuses.
     """
     target = adapters_dir / sha256
     if target.exists():
@@ -53,7 +54,7 @@ def put_folder(adapters_dir: Path, sha256: str, write: Callable[[Path], None]) -
     except OSError as error:
         if error.errno is None:  # an HTTP client's, out of `write`
             raise
-        raise RegistryError(
+        raise RegistryUnavailable(
             f"adapter {sha256[:12]}: cannot write {target}: {error.strerror}; free some space"
         ) from error
     return target

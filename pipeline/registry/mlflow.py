@@ -87,7 +87,7 @@ class MlflowRegistry:
             run_id = _run_of(self._get(version.business, version.version))
             with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
                 for name in ADAPTER_FILES:
-                    Path(self._client.download_artifacts(run_id, f"{_FILES}/{name}", scratch)).rename(folder / name)
+                    self._download(run_id, f"{_FILES}/{name}", scratch).rename(folder / name)
 
         with self._asking():
             return put_folder(adapters_dir, version.adapter.sha256, download)
@@ -171,7 +171,7 @@ class MlflowRegistry:
             run_id = _run_of(self._get(business, version))
             if REPORT not in self._files(run_id, None):
                 return None
-            return Path(self._client.download_artifacts(run_id, REPORT, scratch)).read_text(encoding="utf-8")
+            return self._download(run_id, REPORT, scratch).read_text(encoding="utf-8")
 
     def replace_report(self, business: str, version: int, page: str) -> None:
         with self._asking():
@@ -280,13 +280,23 @@ class MlflowRegistry:
         if isinstance(kept, kind):
             return kept
         with tempfile.TemporaryDirectory() as scratch:
-            text = Path(self._client.download_artifacts(run_id, name, scratch)).read_bytes()
+            text = self._download(run_id, name, scratch).read_bytes()
         try:
             record = kind.model_validate_json(text)
         except ValidationError as error:
             raise RegistryError(f"run {run_id}: {name} is damaged; delete the version and train again") from error
         self._read[key] = record
         return record
+
+    def _download(self, run_id: str, path: str, scratch: str) -> Path:
+        """An artifact as a file. MLflow's client says that there is none of each that it could not have, whatever the
+        reason; so the list is asked, which fails where the server is down."""
+        try:
+            return Path(self._client.download_artifacts(run_id, path, scratch))
+        except MlflowException as error:
+            if path in self._files(run_id, None):
+                raise RegistryUnavailable(f"MLflow at {self._url} does not hand over {path} of run {run_id}") from error
+            raise
 
     def _pages(self, page: Callable[[str | None], list[_Item]]) -> list[_Item]:
         items: list[_Item] = []
@@ -311,7 +321,7 @@ class MlflowRegistry:
             raise RegistryError(f"MLflow at {self._url} refuses: {said}") from error
         except OSError as error:
             if error.errno is not None:  # the local disk; the HTTP client's errors have no number
-                raise RegistryError(
+                raise RegistryUnavailable(
                     f"cannot read or write {error.filename}: {error.strerror}; free some space"
                 ) from error
             raise RegistryUnavailable(f"MLflow at {self._url} does not hand over its artifacts: {error}") from error

@@ -3,6 +3,7 @@
 import argparse
 import secrets
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300.0, help="how long things break (default: 300)")
     parser.add_argument("--folder", type=Path, help="for logs and history; default: build/chaos/<seed>")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process of the stack outlives the run
     seed = secrets.randbelow(1_000_000) if given.seed is None else given.seed
     folder: Path = given.folder or ROOT / "build" / "chaos" / str(seed)
     shutil.rmtree(folder, ignore_errors=True)

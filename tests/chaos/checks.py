@@ -14,6 +14,8 @@ KEPT_WITHIN_S = 2.0
 """An interaction is on disk this long after its answer, on a busy machine and a disk that takes it."""
 STOPPED_BEFORE_S = 15.0
 """A gateway stops a candidate that fails in bursts this much before the controller writes it down, if that is down."""
+LEARNT_WITHIN_S = 10.0
+"""A gateway learns this much later of an end, if it was down itself, or the controller before it could tell."""
 
 
 class Violation(NamedTuple):
@@ -62,7 +64,7 @@ def no_conversation_changes_its_arm(history: History) -> Iterator[Violation]:
             conversations[turn.conversation].append(turn)
     for name, turns in conversations.items():
         for before, after in pairwise(turns):
-            left = any(before.began <= end <= after.ended + STOPPED_BEFORE_S for end in ends)
+            left = any(before.began - LEARNT_WITHIN_S <= end <= after.ended + STOPPED_BEFORE_S for end in ends)
             if before.arm != after.arm and not (after.arm == "stable" and left):
                 how = f"went from {before.arm} at {before.gateway} to {after.arm} at {after.gateway}"
                 yield Violation("no conversation changes its arm", name, f"{how} {_when(after)}")

@@ -5,7 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
-_SIZE_MB = 512
+_SIZE_MB = 288
 _BALLAST = "ballast"
 _PAGE = 4096
 

@@ -86,5 +86,6 @@ class Faults:
             await asyncio.sleep(0.2)
 
     def _in_service(self) -> set[str]:
-        route = self.stack.store.routes().routes[0]
-        return {target.model for target in (route.stable, route.candidate) if target and target.version is not None}
+        routes = self.stack.store.routes().routes
+        targets = [target for route in routes for target in (route.stable, route.candidate) if target]
+        return {target.model for target in targets if target.version is not None}

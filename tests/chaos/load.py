@@ -100,6 +100,8 @@ class Load:
             turn.ended = time.time()
             if turn.end == "complete":
                 return turn
+            if self._stop.is_set():
+                return None
             gateway = GATEWAYS[1 - GATEWAYS.index(gateway)]
             await asyncio.sleep(draw.uniform(0.2, 1.0))
         return None

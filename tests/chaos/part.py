@@ -1,10 +1,13 @@
 """One process of the stack under test: started, killed without a word, stopped in its tracks, started again."""
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
 _START_LIMIT_S = 300.0
-_BLINK_S = 0.05
+_BLINK_S = 0.1
 
 
 class NotStarted(Exception):
@@ -28,6 +31,7 @@ class Part:
     ready_url: str
     log: Path
     environment: Mapping[str, str]
+    _client: httpx.Client = field(default_factory=lambda: httpx.Client(trust_env=False), repr=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -50,7 +54,7 @@ class Part:
     def is_ready(self) -> bool:
         """Whether it answers 200 now."""
         try:
-            return httpx.get(self.ready_url, timeout=2.0).status_code == 200
+            return self._client.get(self.ready_url, timeout=2.0).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -95,3 +99,13 @@ class Part:
     def _last_words(self) -> str:
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
         return f"{lines[-1] if lines else 'it said nothing'} (log: {self.log})"
+
+
+def free_ports(count: int) -> list[int]:
+    """Below those that the kernel deals out to clients, so that a part that starts again finds its own free."""
+    free: list[int] = []
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 20 * count):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            free.append(port)
+    return free[:count]

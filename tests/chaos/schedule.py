@@ -43,7 +43,7 @@ _FIRST_WITHIN_S = 5.0
 Pick = Callable[[random.Random], tuple[What, str, float]]
 
 
-def make_schedule(seed: int, seconds: float, versions: int, pace: float = 1.0) -> tuple[Event, ...]:
+def make_schedule(seed: int, seconds: float, versions: int) -> tuple[Event, ...]:
     """Everything that happens in `seconds`, by time.
 
     Each lane breaks one part at a time and lets it rest in between, so that of two gateways and of two engines one is
@@ -51,16 +51,15 @@ def make_schedule(seed: int, seconds: float, versions: int, pace: float = 1.0) -
 
     Args:
         versions: how many there are to ask for, numbered from 1.
-        pace: how many times longer the rests are: engines that take a minute to start need more.
     """
     lanes: tuple[Pick, ...] = (
         lambda draw: (What.KILL, "controller", draw.uniform(0.5, 4.0)),
         lambda draw: (What.KILL, draw.choice(GATEWAYS), draw.uniform(0.5, 4.0)),
-        lambda draw: (draw.choice((What.KILL, What.HANG)), draw.choice(ENGINES), draw.uniform(1.0, 9.0)),
+        lambda draw: (draw.choice((What.KILL, What.HANG)), draw.choice(ENGINES), draw.uniform(1.0, 16.0)),
         lambda draw: (What.KILL, "mlflow", draw.uniform(0.5, 4.0)),
         lambda draw: (What.FILL, DISK, draw.uniform(1.0, 4.0)),
     )
-    events = [e for number, pick in enumerate(lanes) for e in _lane(_drawn(seed, number), seconds, pick, pace)]
+    events = [e for number, pick in enumerate(lanes) for e in _lane(_drawn(seed, number), seconds, pick)]
     events += _wishes(_drawn(seed, len(lanes)), seconds, versions)
     return tuple(sorted(events, key=lambda event: event.at_s))
 
@@ -69,12 +68,12 @@ def _drawn(seed: int, lane: int) -> random.Random:
     return random.Random(f"{seed}/{lane}")
 
 
-def _lane(draw: random.Random, seconds: float, pick: Pick, pace: float) -> Iterator[Event]:
+def _lane(draw: random.Random, seconds: float, pick: Pick) -> Iterator[Event]:
     at = draw.uniform(0.5, _FIRST_WITHIN_S)
     while at < seconds:
         what, target, lasts = pick(draw)
         yield Event(at, what, target, lasts)
-        at += lasts + pace * draw.uniform(8.0, 25.0)
+        at += lasts + draw.uniform(8.0, 25.0)
 
 
 def _wishes(draw: random.Random, seconds: float, versions: int) -> Iterator[Event]:

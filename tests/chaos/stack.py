@@ -1,9 +1,8 @@
 """Two gateways, two engines, MLflow and the controller: real processes on one host, with versions to promote."""
 
 import hashlib
-import random
-import socket
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from pipeline.train.process import ADAPTER_FILES, adapter_digest
 from tests.adapter_files import adapter_tensors, write_adapter, write_base
 from tests.builders import an_adapter
 from tests.chaos.engine import BASE_CONTENT
-from tests.chaos.part import ROOT, Part
+from tests.chaos.part import ROOT, Part, free_ports
 from tests.chaos.schedule import ENGINES, GATEWAYS
 
 BUSINESS = "support"
@@ -37,6 +36,7 @@ SECRETS = Settings(user_salt="salt", admin_key="admin", webhook_secret="hook", r
 ADMIN = {"Authorization": "Bearer admin"}
 STEPS = ((0.2, 0.05, 5, 1.0), (0.5, 0.05, 5, 1.0), (1.0, 0.05, 5, 1.0))
 """Share, least minutes, least users, minutes until the time-out: seconds where a business takes hours."""
+_BLINK_S = 0.1
 _PROBES = tuple(" ".join(f"{text}{word}" for word in range(60)) for text in "ab")
 """Long enough for any two scripted adapters to lie far apart."""
 
@@ -63,8 +63,9 @@ class Stack:
     """Serving name to the digest that engines tell of it."""
 
     def __post_init__(self) -> None:
+        self._client = httpx.Client(trust_env=False)
         names = (*GATEWAYS, *(f"{name} admin" for name in GATEWAYS), *ENGINES, "controller", "mlflow")
-        self._ports = dict(zip(names, _free_ports(len(names)), strict=True))
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         (self.folder / "logs").mkdir(parents=True)
         write_base(self.folder / "base")
         configs = {name: self._configure(name) for name in GATEWAYS}
@@ -84,6 +85,7 @@ class Stack:
     def __exit__(self, *_: object) -> None:
         for part in self.parts.values():
             part.kill()
+        self._client.close()
         self._database.dispose()
 
     def __enter__(self) -> "Stack":
@@ -112,23 +114,30 @@ class Stack:
             part.start()
         for part in rest:
             part.wait()
+        while not all(self._serves_first(name) for name in GATEWAYS):
+            time.sleep(_BLINK_S)
+
+    def _serves_first(self, gateway: str) -> bool:
+        """Whether a gateway sends users to version 1, on every engine."""
+        stable = self.routes(gateway)["route"]["stable"]
+        return stable["version"] == 1 and len(stable["replicas"]) == len(ENGINES)
 
     def status(self) -> dict[str, Any]:
         """What the controller shows of itself; empty while it does not answer."""
         with suppress(httpx.HTTPError):
-            answer: dict[str, Any] = httpx.get(f"{self.url('controller')}/status", timeout=5.0).json()
+            answer: dict[str, Any] = self._client.get(f"{self.url('controller')}/status", timeout=5.0).json()
             return answer
         return {}
 
     def routes(self, gateway: str) -> dict[str, Any]:
         """What a gateway serves by: `generation`, and the business's `route`."""
-        answer = httpx.get(f"{self.url(f'{gateway} admin')}/admin/routes", headers=ADMIN, timeout=5.0).json()
+        answer = self._client.get(f"{self.url(f'{gateway} admin')}/admin/routes", headers=ADMIN, timeout=5.0).json()
         return {"generation": answer["generation"], "route": answer["routes"][0]}
 
     def held(self, engine: str) -> list[str]:
         """Adapters of an engine; none while it does not answer."""
         with suppress(httpx.HTTPError):
-            models = httpx.get(f"{self.url(engine)}/v1/models", timeout=2.0).json()["data"]
+            models = self._client.get(f"{self.url(engine)}/v1/models", timeout=2.0).json()["data"]
             return [model["id"] for model in models if model["parent"]]
         return []
 
@@ -141,7 +150,7 @@ class Stack:
         url = f"{self.url('mlflow')}/api/2.0/mlflow/registered-models/alias"
         body = {"name": BUSINESS, "alias": alias, "version": str(version)}
         with suppress(httpx.HTTPError):
-            return httpx.post(url, json=body, timeout=20.0).is_success
+            return self._client.post(url, json=body, timeout=20.0).is_success
         return False
 
     def roll_back(self) -> bool:
@@ -149,7 +158,7 @@ class Stack:
         body = {"business": BUSINESS, "actor": "bo", "reason": "complaints"}
         with suppress(httpx.HTTPError):
             url = f"{self.url('controller')}/rollback"
-            return httpx.post(url, json=body, headers=ADMIN, timeout=20.0).is_success
+            return self._client.post(url, json=body, headers=ADMIN, timeout=20.0).is_success
         return False
 
     def _publish(self, reference: ScriptedEngine, number: int) -> None:
@@ -195,8 +204,8 @@ class Stack:
             "gateway": {
                 "port": ports[gateway],
                 "admin_port": ports[f"{gateway} admin"],
-                "first_token_timeout_s": 8,
-                "between_tokens_timeout_s": 8,
+                "first_token_timeout_s": 12,
+                "between_tokens_timeout_s": 12,
             },
             "engines": [{"name": name, "url": self.url(name)} for name in ENGINES],
             "controller": {"port": ports["controller"], "poll_s": self.poll_s, "gateways": admin},
@@ -229,13 +238,3 @@ def _mlflow(port: int, state_dir: Path) -> tuple[str, ...]:
 def _engine(name: str, port: int, token_ms: float) -> tuple[str, ...]:
     own = ("--name", name, "--port", str(port), "--token-ms", str(token_ms))
     return (sys.executable, "-m", "tests.chaos.engine", *own)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Below those that the kernel deals out to clients, so that a part that starts again finds its own free."""
-    free: list[int] = []
-    for port in random.SystemRandom().sample(range(20_000, 32_000), 20 * count):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            free.append(port)
-    return free[:count]

@@ -4,11 +4,14 @@ All tests share one server, so each has a business of its own.
 """
 
 import logging
+import threading
 import uuid
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from mlflow import MlflowClient
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
@@ -374,6 +377,46 @@ def test_an_artifact_that_is_gone_is_no_reason_to_come_back(
     with pytest.raises(RegistryError, match=r"adapter_model\.safetensors") as refused:
         mlflow_registry.fetch(version, tmp_path / "adapters")
     assert not isinstance(refused.value, RegistryUnavailable)
+
+
+class WithoutFiles(BaseHTTPRequestHandler):
+    """Passes everything on to MLflow, and fails when an artifact's bytes are asked for: MLflow dies just then."""
+
+    mlflow_url = ""
+
+    def _pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path.startswith("/get-artifact") or "/mlflow-artifacts/artifacts/" in self.path:
+            self.send_error(503)
+            return
+        headers = {"Content-Type": self.headers.get("Content-Type", "application/json")}
+        answer = httpx.request(self.command, self.mlflow_url + self.path, content=body, headers=headers, timeout=60)
+        self.send_response(answer.status_code)
+        self.send_header("Content-Type", answer.headers["content-type"])
+        self.send_header("Content-Length", str(len(answer.content)))
+        self.end_headers()
+        self.wfile.write(answer.content)
+
+    do_GET = do_POST = _pass_on
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.servers
+def test_a_server_that_dies_while_it_hands_over_files_may_be_asked_again(
+    mlflow_registry: MlflowRegistry, maker: Maker, mlflow_url: str, tmp_path: Path
+) -> None:
+    version = mlflow_registry.register(*maker.adapter(), {}, "one")
+    handler = type("Handler", (WithoutFiles,), {"mlflow_url": mlflow_url})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as dying:
+        threading.Thread(target=dying.serve_forever, args=(0.02,), daemon=True).start()
+        try:
+            with pytest.raises(RegistryUnavailable):
+                MlflowRegistry(f"http://127.0.0.1:{dying.server_address[1]}").fetch(version, tmp_path / "adapters")
+        finally:
+            dying.shutdown()
+    assert mlflow_registry.fetch(version, tmp_path / "adapters").is_dir()
 
 
 @pytest.mark.servers

@@ -365,6 +365,10 @@ async def test_a_slow_reader_holds_the_engine_back(engine: StubEngine, gateway: 
     writer.transport.abort()
 
 
+async def lacks_the_adapter(peer: Peer) -> None:
+    await peer.json({"error": {"message": "The model does not exist.", "code": 404}}, 404)
+
+
 async def test_a_broken_replica_is_replaced_before_the_first_byte(tmp_path: Path) -> None:
     for broken in (drop, fail_json, half_document):
         async with stub_engine(broken) as bad, stub_engine(answer_fine) as good:
@@ -392,6 +396,29 @@ async def test_retries_are_rationed(tmp_path: Path) -> None:
             response = await client.post(gateway.url + "/v1/chat/completions", json=CHAT, headers=gateway.auth)
             assert response.status_code == 502
         assert len(one.seen) + len(two.seen) <= 30 + 10 + 3 + 1
+
+
+async def test_engines_that_do_no_work_are_passed_over_for_as_long_as_nobody_takes_them_out(tmp_path: Path) -> None:
+    """Two of three were killed, and one of these is back without its adapters; the controller is down as well."""
+
+    async with (
+        stub_engine(lacks_the_adapter) as empty,
+        stub_engine(answer_fine) as good,
+        running_gateway(tmp_path, "http://127.0.0.1:1", empty.url, good.url) as gateway,
+        httpx.AsyncClient(headers=gateway.auth) as client,
+    ):
+        url = gateway.url + "/v1/chat/completions"
+        answers = [await client.post(url, json=CHAT, headers={"x-session-id": f"s{n}"}) for n in range(60)]
+        assert {answer.status_code for answer in answers} == {200}
+        assert empty.seen
+
+
+async def test_an_adapter_that_no_engine_holds_is_a_503_that_clients_repeat(
+    engine: StubEngine, client: httpx.AsyncClient
+) -> None:
+    engine.script = lacks_the_adapter
+    answer = await client.post("/v1/chat/completions", json=CHAT)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_replica")
 
 
 async def test_a_connection_that_the_engine_closed_while_idle_is_no_failure(
