@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import JsonValue
 
-from pipeline.clean.text import message_text
+from pipeline.clean.error_text import is_error
+from pipeline.clean.text import CODE, message_text
 from pipeline.records import Choice, DropReason, FeedbackKind, Interaction, Message, Signal, StreamEnd
 
 _HEAD = 240
@@ -35,29 +36,22 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 
-_ERROR = re.compile(
-    r"\W{0,4}(?:NETWORK ERROR DUE TO HIGH TRAFFIC|API REQUEST ERROR|(?:\[|FATAL )ERROR\b|Error(?: code| occurred|:\s)"
-    r"|Internal Server Error|50[234] (?:Bad Gateway|Service|Gateway)|Service (?:Temporarily )?Unavailable"
-    r"|upstream (?:connect error|request timeout)|Request timed? ?out|Rate limit (?:exceeded|reached)"
-    r"|CUDA (?:error|out of memory)|Traceback \(most recent call last\)"
-    r"|YOUR INPUT VIOLATES OUR CONTENT MODERATION|THIS SESSION HAS BEEN INACTIVE"
-    r"|I apologi[sz]e for the inconvenience, but (?:an error|there was an error)"
-    r"|(?:服务器|系统|服务|网络)(?:繁忙|异常|错误|超时|暂时不可用|开小差)|请求(?:超时|失败|过于频繁)|出错了|发生(?:未知)?错误)",
-    re.IGNORECASE,
-)
-_ERROR_LENGTH = 300
-"""A longer answer that begins with one of these explains an error and is none."""
-
 _FIELD = (
     r"(?:(?:first|last|full|user|customer|company|your|their|sender|recipient)[ _])*(?:name|surname|person|author"
     r"|phone(?:[ _]number)?|mobile|e-?mail(?:[ _]address)?|address|location|date|city|company|order[ _](?:number|id)"
     r"|account[ _]number|ssn|card|id_card|secret|url|insert[^\]>]{0,30})(?:_\d{1,3})?"
 )
-_LEFT_OVER = re.compile(
-    rf"\{{\{{\s*[\w.\- ]{{1,40}}\s*\}}\}}|<(?=[A-Z_\d ]+>)(?i:{_FIELD})>|\[(?i:{_FIELD})\](?!\()"
-    r"|【(?:您的|客户|用户)?(?:姓名|名字|电话|手机号?|手机号码|邮箱|地址|日期|公司名?称?|订单号|身份证号?码?)】",
+_WHOSE = r"(?:your|my|customer|user|company|sender|recipient)"
+_FIELD_ZH = (
+    r"(?:您的|你的|客户|用户|收件人|联系人|公司)?"
+    r"(?:姓名|名字|名称|电话|手机号?|手机号码|邮箱|地址|日期|公司名?称?|订单号|身份证号?码?)"
 )
-_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
+_LEFT_OVER = re.compile(
+    rf"\{{\{{\s*[\w.\- ]{{1,40}}\s*\}}\}}|\$\{{[\w.]{{1,40}}\}}|\{{%?\s*(?i:{_FIELD})\s*%?\}}"
+    rf"|%(?=[A-Z_]+%)(?i:{_FIELD})%"
+    rf"|<(?=[A-Z_\d ]+>)(?i:{_FIELD})>|<(?i:{_WHOSE}[ _]{_FIELD})>|\[(?i:{_FIELD})\](?!\()"
+    rf"|\[(?:REDACTED|MASKED|ANONYMI[SZ]ED)\]|[【\[［<＜{{]{_FIELD_ZH}[】\]］>＞}}](?!\()",
+)
 
 
 def is_refusal(text: str) -> bool:
@@ -65,17 +59,12 @@ def is_refusal(text: str) -> bool:
     return bool(_REFUSAL.search(text[:_HEAD]))
 
 
-def is_error(text: str) -> bool:
-    """Whether an answer is an error message that some layer below put in its place."""
-    return len(text) <= _ERROR_LENGTH and bool(_ERROR.match(text.strip()))
-
-
 def left_over_placeholder(text: str, prompt: str) -> bool:
-    """Whether a template's field (`{{name}}`, `<NAME>`, `[PHONE_NUMBER]`, `【姓名】`) was left in a text.
+    """Whether a template's field (`{{name}}`, `${name}`, `<NAME>`, `[PHONE_NUMBER]`, `【姓名】`) was left in a text.
 
     Not in code, and not one that the prompt itself names: then it is what the talk is about.
     """
-    return any(field not in prompt for field in _LEFT_OVER.findall(_CODE.sub("", text)))
+    return any(field not in prompt for field in _LEFT_OVER.findall(CODE.sub("", text)))
 
 
 def delivery_fault(interaction: Interaction) -> tuple[DropReason, str] | None:
@@ -101,8 +90,8 @@ def message_fault(messages: JsonValue) -> str | None:
             return f"message {at} has no content"
         if isinstance(content, list) and not all(isinstance(part, dict) for part in content):
             return f"message {at} has a content part that is no object"
-    if not any(isinstance(m, dict) and m.get("role") == "user" for m in messages):
-        return "no user message"
+    if not any(isinstance(m, dict) and m.get("role") == "user" and _asks(m.get("content")) for m in messages):
+        return "no user message with anything in it"
     return None
 
 
@@ -139,6 +128,10 @@ def _likes(signal: Signal) -> bool:
             return True
         case _:
             return False
+
+
+def _asks(content: JsonValue) -> bool:
+    return bool(content.strip() if isinstance(content, str) else content)
 
 
 def _may_be_silent(message: Mapping[str, JsonValue]) -> bool:

@@ -13,7 +13,10 @@ from pydantic import JsonValue
 
 from pipeline.records import canonical_json
 
-_FENCE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
+CODE = re.compile(
+    r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]+`|(?:\A|(?<=\n)[ \t]*\n)(?:(?: {4}|\t)[^\n]*(?:\n|\Z))+", re.DOTALL
+)
+"""What Markdown shows as code: fenced, inline, or indented below a blank line."""
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _HAN = ((0x3400, 0xA000), (0xF900, 0xFB00), (0x20000, 0x32000))
 _SPACE = re.compile(r"\s+")
@@ -61,9 +64,9 @@ def edit_is_trivial(before: str, after: str) -> bool:
 
     Code blocks and inline code must be the same to the character: white space means something there.
     """
-    if _FENCE.findall(before) != _FENCE.findall(after):
+    if CODE.findall(before) != CODE.findall(after):
         return False
-    return _bare(normalise(_FENCE.sub("", before))) == _bare(normalise(_FENCE.sub("", after)))
+    return _bare(normalise(CODE.sub("", before))) == _bare(normalise(CODE.sub("", after)))
 
 
 def message_text(message: Mapping[str, JsonValue]) -> str:

@@ -67,6 +67,7 @@ def test_width_and_space_are_normalised(one: str, other: str) -> None:
         ("A\n\nB", "A\nB"),
         ("在订单页点退款。", "  在订单页点退款。\n"),
         ("Well, yes", "Well yes!"),
+        ("1. a\n    b  c", "1. a\n    b c"),
         ("see ```x = 1``` now", "see ```x = 1```, now."),
     ],
 )
@@ -84,6 +85,8 @@ def test_trivial_edits(before: str, after: str) -> None:
         ("3-5 days", "35 days"),
         ("```\nif x:\n  y\n```", "```\nif x:\n    y\n```"),
         ("use `a b`", "use `ab`"),
+        ("~~~\na b\n~~~", "~~~\na  b\n~~~"),
+        ("So:\n\n    if x:\n        y", "So:\n\n    if x:\n            y"),
         ("Yes", "yes"),
     ],
 )

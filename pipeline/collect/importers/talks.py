@@ -14,8 +14,8 @@ from pipeline.collect.importers.messages import answer_message, chat_messages, r
 from pipeline.collect.importers.refusal import RefusalReason, Refused
 from pipeline.records import Message
 
-_PROMPTS = ("prompt", "instruction", "query", "question", "user_query", "input", "context")
-_ANSWERS = ("answer", "completion", "response", "output", "ai_response", "reply", "generation")
+_PROMPTS = ("prompt", "instruction", "query", "question", "input", "context")
+_ANSWERS = ("answer", "completion", "response", "output", "reply", "generation")
 _CHATS = ("messages", "conversations", "conversation", "chat")
 _PAIRS = (
     ("chosen", "rejected"),
