@@ -77,6 +77,8 @@ class GatewayConfig(Record):
     """Requests that may be with the engines at once, of all businesses and workers together."""
     queue_timeout_s: float = Field(10.0, gt=0)
     """How long a request waits for its turn before it is told to come again."""
+    shadow_busy_at: int = Field(8, ge=1)
+    """A replica at which so many requests of this gateway's run is busy: it gets no copies for a version in shadow."""
     tracing: TracingConfig | None = None
 
     @model_validator(mode="after")
@@ -307,10 +309,28 @@ class StepConfig(Record):
     timeout_minutes: float = Field(gt=0)
 
 
+class ShadowConfig(Record):
+    """Before its canary a version answers copies of users' requests, seen by nobody."""
+
+    share: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Of the requests that are repeated."""
+    tokens_per_hour: int = Field(100_000, ge=1)
+    """Of prompts and answers together, that copies may take of the engines. `gateway.workers` divide it; each gateway
+    of several hosts has its own."""
+    max_answer_tokens: int = Field(512, ge=1)
+    """A copy asks for no longer answer than this, nor than the client did."""
+    min_minutes: float = Field(30.0, ge=0)
+    min_users: int = Field(50, ge=1)
+    """Distinct users whose requests were repeated."""
+    timeout_minutes: float = Field(1440.0, gt=0)
+
+
 class RolloutConfig(Record):
     """How a promoted version is brought to the users."""
 
     auto_canary: bool = False
+    shadow: ShadowConfig | None = None
+    """None: a rollout begins with its first step."""
     steps: tuple[StepConfig, ...] = (
         StepConfig(share=0.05, min_minutes=30, min_users=100, timeout_minutes=1440),
         StepConfig(share=0.10, min_minutes=30, min_users=200, timeout_minutes=1440),

@@ -19,6 +19,7 @@ from pipeline.records import (
     RolloutReport,
     ScoredItem,
     SftExample,
+    ShadowAnswer,
     Side,
     Signal,
     SnapshotManifest,
@@ -61,6 +62,27 @@ def an_interaction(
         "started_at": NOON,
     }
     return Interaction.model_validate(values | fields)
+
+
+def a_shadow(interaction_id: str = "i1", *, answer: str | None = "Thus.", **fields: Any) -> ShadowAnswer:
+    """A candidate's answer to a copy of an interaction's request; `answer=None` means that none came."""
+    values: dict[str, Any] = {
+        "interaction_id": interaction_id,
+        "business": "support",
+        "session": "s1",
+        "user_key": "u1",
+        "rollout_salt": "r1",
+        "model_version": "support-v2-bbbbbbbb",
+        "choices": ()
+        if answer is None
+        else (Choice(index=0, message={"role": "assistant", "content": answer}, finish_reason="stop"),),
+        "usage": None,
+        "total_ms": 5.0,
+        "status": None if answer is None else 200,
+        "stream_end": "upstream_cut" if answer is None else "complete",
+        "started_at": NOON,
+    }
+    return ShadowAnswer.model_validate(values | fields)
 
 
 def a_feedback(

@@ -35,6 +35,7 @@ from pipeline.records import (
     Fingerprint,
     Interaction,
     QuarantineReason,
+    ShadowAnswer,
 )
 from pipeline.registry.base import ModelRegistry
 from pipeline.train.job import Job
@@ -48,6 +49,7 @@ from tests.builders import (
     a_preference,
     a_rated,
     a_scored,
+    a_shadow,
     a_signal,
     a_source,
     an_adapter,
@@ -78,7 +80,7 @@ def chat(name: str, user: str | None, session: str, *texts: str, answer: str, **
     return an_interaction(name, user_key=user, session=session, request=request, answer=answer, **fields)
 
 
-def early_events() -> list[Interaction | Feedback]:
+def early_events() -> list[Interaction | Feedback | ShadowAnswer]:
     """What stands in the lake."""
     return [
         chat("QZX-i1", USER, OWN, "Where is my QZX parcel?", answer="Parcel QZX is late."),
@@ -96,10 +98,14 @@ def early_events() -> list[Interaction | Feedback]:
         a_feedback("QZX-e3", "o2", "edit", "By card, says QZX.", user_key=USER, reason="QZX knows"),
         a_feedback("f1", "o2", user_key=OTHER),
         a_feedback("f2", "o3", user_key=THIRD),
+        a_shadow("QZX-i1", answer="QZX in shadow.", user_key=USER, session=OWN),
+        # Of a turn that goes although it is somebody else's.
+        a_shadow("QZX-i4", answer="At QZX, at ten.", user_key=OTHER, session=SHARED),
+        a_shadow("o2", answer="By card, or in cash.", user_key=OTHER, session=OTHERS),
     ]
 
 
-def late_events() -> list[Interaction | Feedback]:
+def late_events() -> list[Interaction | Feedback | ShadowAnswer]:
     """What stands in the segment that a gateway writes to now."""
     return [
         chat("QZX-i5", None, "s-retry", "Where is my QZX parcel?", answer="QZX is here.", regenerates="QZX-i1"),
@@ -107,12 +113,16 @@ def late_events() -> list[Interaction | Feedback]:
         a_feedback("QZX-e4", "o4", "choice", {"over": "QZX-i5"}, user_key=THIRD),
         a_feedback("f3", "o4", "thumb", "down", user_key=THIRD),
         a_feedback("QZX-e5", "not-here-yet", "comment", "QZX said so", user_key=USER),
+        a_shadow("QZX-i2", answer="QZX in shadow.", user_key=None, session=OWN),
+        a_shadow("o4", answer="Because.", user_key=THIRD, session="s-third"),
     ]
 
 
-def line(event: Interaction | Feedback) -> bytes:
-    name = b"interaction" if isinstance(event, Interaction) else b"feedback"
-    return b'{"%b":%b}' % (name, event.model_dump_json().encode())
+NAMES = {Interaction: b"interaction", Feedback: b"feedback", ShadowAnswer: b"shadow"}
+
+
+def line(event: Interaction | Feedback | ShadowAnswer) -> bytes:
+    return b'{"%b":%b}' % (NAMES[type(event)], event.model_dump_json().encode())
 
 
 def about_support() -> BusinessConfig:

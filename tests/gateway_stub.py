@@ -23,13 +23,14 @@ from pipeline.config import (
     EngineConfig,
     GatewayConfig,
     LimitsConfig,
+    RolloutConfig,
     Settings,
     SystemConfig,
 )
 from pipeline.control import open_control
 from pipeline.gateway.auth import ApiKey, create_key, list_keys
 from pipeline.gateway.gateway import Gateway
-from pipeline.records import Feedback, Interaction, Route, Routes, Target
+from pipeline.records import Feedback, Interaction, Route, Routes, ShadowAnswer, Target
 
 BASE = "base-model"
 ADMIN = {"authorization": "Bearer admin-key"}
@@ -216,6 +217,10 @@ class RunningGateway:
         """What stands in the event log."""
         return [Interaction.model_validate(line["interaction"]) for line in self._lines() if "interaction" in line]
 
+    def shadows(self) -> list[ShadowAnswer]:
+        """What stands in the event log."""
+        return [ShadowAnswer.model_validate(line["shadow"]) for line in self._lines() if "shadow" in line]
+
     def feedback(self) -> list[Feedback]:
         """What stands in the event log."""
         return [Feedback.model_validate(line["feedback"]) for line in self._lines() if "feedback" in line]
@@ -247,7 +252,7 @@ def gateway_config(directory: Path, engines: tuple[EngineConfig, ...], **section
     burst = section.pop("burst", BurstConfig())
     controller = section.pop("controller", ControllerConfig(port=1))
     base = section.pop("base", BASE)
-    limits = section.pop("limits", {})
+    limits, shadows = section.pop("limits", {}), section.pop("shadows", {})
     system = SystemConfig(
         base_model=BaseModelConfig(id=base, revision="r", path=Path("base")),
         engines=engines,
@@ -256,7 +261,9 @@ def gateway_config(directory: Path, engines: tuple[EngineConfig, ...], **section
         controller=controller,
     )
     businesses = {
-        key: business(key).model_copy(update={"limits": limits.get(key, LimitsConfig())})
+        key: business(key).model_copy(
+            update={"limits": limits.get(key, LimitsConfig()), "rollout": RolloutConfig(shadow=shadows.get(key))}
+        )
         for key in ("support", "sales")
     }
     return Config(directory=directory, system=system, businesses=businesses)

@@ -36,9 +36,20 @@ class FeedbackLine(msgspec.Struct):
     user_key: str | None = None
 
 
+class ShadowLine(msgspec.Struct):
+    """Of a `ShadowAnswer` what is needed here: it is the user's as the interaction is that it repeats."""
+
+    interaction_id: str
+    business: str
+    session: str
+    user_key: str | None = None
+    regenerates: None = None
+
+
 class _Line(msgspec.Struct):
     interaction: InteractionLine | None = None
     feedback: FeedbackLine | None = None
+    shadow: ShadowLine | None = None
 
 
 _READ = msgspec.json.Decoder(_Line)
@@ -51,19 +62,19 @@ _KINDS = {
 }
 
 
-def read_line(text: bytes) -> InteractionLine | FeedbackLine | None:
+def read_line(text: bytes) -> InteractionLine | FeedbackLine | ShadowLine | None:
     """A line of the log; None when it is none: torn, blank, or unreadable to everybody."""
     try:
         line = _READ.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return line.interaction or line.feedback
+    return line.interaction or line.feedback or line.shadow
 
 
 def covers(erased: Erased, text: bytes) -> bool:
     """Whether a line goes. One that cannot be read goes when it names somebody or something that is erased."""
     match read_line(text):
-        case InteractionLine() as one:
+        case InteractionLine() | ShadowLine() as one:
             return erased.interaction(one)
         case FeedbackLine() as one:
             return erased.feedback(one)

@@ -77,17 +77,18 @@ _Lines = Iterator[tuple[InteractionLine | FeedbackLine, bytes]]
 
 
 def _lines(events_dir: Path, business: str, tick: Tick) -> _Lines:
-    """Every readable line of a business, parsed in part and as text; one may come twice."""
+    """Every interaction and feedback of a business, parsed in part and as text; one may come twice. Shadows go with
+    their interactions and need not be traced."""
     for path in sorted((events_dir / "segments").glob("*.jsonl")):
         for _, text in of_segment(path):
             line = read_line(text)
-            if line is not None and line.business == business:
+            if isinstance(line, InteractionLine | FeedbackLine) and line.business == business:
                 yield line, text
         tick(path.stat().st_size)
     for path in sorted((events_dir / "lake" / business).glob("*/*.parquet")):
         for text in of_lake(path):
             line = read_line(text)
-            if line is not None:
+            if isinstance(line, InteractionLine | FeedbackLine):
                 yield line, text
         tick(path.stat().st_size)
 

@@ -16,7 +16,7 @@ _MEMORY = "128MB"
 
 
 def stored_ids(events_dir: Path, business: str) -> Iterator[tuple[str, str]]:
-    """Kind (`interaction` or `feedback`) and id of every event of a business; one id may come several times.
+    """Kind (`interaction` or `feedback`) and id of every such event of a business; one id may come several times.
 
     Raises:
         DataError: the log cannot be read.
@@ -41,7 +41,7 @@ def _read(events_dir: Path, business: str) -> Iterator[tuple[str, str]]:
     config: dict[str, Any] = {"threads": 1, "memory_limit": _MEMORY, "autoinstall_known_extensions": False}
     database = duckdb.connect(":memory:", config=config)
     try:
-        cursor = database.execute("SELECT kind, id FROM read_parquet($paths)", {"paths": lake})
+        cursor = database.execute("SELECT kind, id FROM read_parquet($paths) WHERE kind <> 'shadow'", {"paths": lake})
         while rows := cursor.fetchmany(_ROWS):
             yield from rows
     finally:

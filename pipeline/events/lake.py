@@ -31,16 +31,18 @@ LINES = """
                 AS placed
     FROM (
         SELECT json,
-               CASE WHEN found[1] IS NOT NULL THEN 'interaction' ELSE 'feedback' END AS kind,
-               nullif(regexp_extract(coalesce(found[2], found[5]), '^[a-z0-9-]{1,40}$'), '') AS business,
-               coalesce(found[1], found[7]) AS id,
-               coalesce(found[1], found[6]) AS interaction_id,
-               TRY_CAST(coalesce(found[3], found[4]) AS TIMESTAMPTZ) AS happened
+               CASE WHEN found[1] IS NOT NULL THEN 'interaction' WHEN found[8] IS NOT NULL THEN 'shadow'
+                    ELSE 'feedback' END AS kind,
+               nullif(regexp_extract(coalesce(found[2], found[5], found[9]), '^[a-z0-9-]{1,40}$'), '') AS business,
+               coalesce(found[1], found[7], found[8]) AS id,
+               coalesce(found[1], found[6], found[8]) AS interaction_id,
+               TRY_CAST(coalesce(found[3], found[4], found[10]) AS TIMESTAMPTZ) AS happened
         FROM (
             -- All at once: each extraction by itself would parse the line again.
             SELECT json::VARCHAR AS json, json_extract_string(json, [
                 '$.interaction.interaction_id', '$.interaction.business', '$.interaction.started_at',
-                '$.feedback.received_at', '$.feedback.business', '$.feedback.interaction_id', '$.feedback.event_id'
+                '$.feedback.received_at', '$.feedback.business', '$.feedback.interaction_id', '$.feedback.event_id',
+                '$.shadow.interaction_id', '$.shadow.business', '$.shadow.started_at'
             ]) AS found
             FROM read_ndjson_objects($paths, ignore_errors = true, maximum_object_size = 67108864)
         )

@@ -5,10 +5,11 @@ compacting never changes what is read.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 from pydantic import ValidationError
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 _COLUMNS_TYPED = "kind VARCHAR, id VARCHAR, interaction_id VARCHAR, happened TIMESTAMPTZ, json VARCHAR"
 _EARLY = timedelta(days=7)
 """By so much may feedback be received before its interaction started: clocks differ, and exports mix up time zones."""
+_Found = TypeVar("_Found")
 _ATTEMPTS = 5
 """Segments may be compacted away while they are read; then the list is made again."""
 
@@ -53,9 +55,18 @@ def read_events(events_dir: Path, business: str, start: datetime, end: datetime)
     Raises:
         DataError: the log cannot be read.
     """
+    return patiently(events_dir, lambda: _read(events_dir, business, start, end))
+
+
+def patiently(events_dir: Path, read: Callable[[], _Found]) -> _Found:
+    """Read the log again when it changed while it was read.
+
+    Raises:
+        DataError: it cannot be read.
+    """
     for _ in range(_ATTEMPTS):
         try:
-            return _read(events_dir, business, start, end)
+            return read()
         except (duckdb.IOException, FileNotFoundError) as error:
             problem = " ".join(str(error).split())
             log.info("the event log changed while it was read; reading it again")
@@ -131,6 +142,17 @@ class Selected:
         query = f"""SELECT json FROM ({_everything(files)}) SEMI JOIN wanted USING (interaction_id)
                     WHERE kind = 'feedback' ORDER BY happened, id, json"""
         return _texts(self.database, query)
+
+    def shadows(self) -> Iterator[tuple[str, str]]:
+        """The texts of interactions and of their shadows, where both happened in the window; by the shadow's time."""
+        query = f"""WITH came AS (SELECT * FROM ({self.of_window}) WHERE happened >= $start AND happened < $end),
+                         served AS (SELECT * FROM came WHERE kind = 'interaction'),
+                         shadow AS (SELECT * FROM came WHERE kind = 'shadow')
+                    SELECT served.json, shadow.json FROM served JOIN shadow USING (interaction_id)
+                    ORDER BY shadow.happened, interaction_id, served.json, shadow.json"""
+        cursor = self.database.execute(query, self.window)
+        while rows := cursor.fetchmany(1000):
+            yield from rows
 
     def unmatched_feedback(self) -> int:
         """How much feedback came in the window for an interaction that is nowhere in the log."""

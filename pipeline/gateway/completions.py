@@ -10,7 +10,7 @@ from pipeline.gateway.answer import Answer
 from pipeline.gateway.arms import ArmStore, SessionArm, SessionArms
 from pipeline.gateway.auth import ApiKey
 from pipeline.gateway.conversation import Conversation, Conversations
-from pipeline.gateway.errors import JSON, Refused
+from pipeline.gateway.errors import Refused
 from pipeline.gateway.exchange import ClientGone, Exchange, Headers
 from pipeline.gateway.ids import Ids
 from pipeline.gateway.limits import Admission, too_many
@@ -21,6 +21,7 @@ from pipeline.gateway.request import Asked, dispatch_body, read_request
 from pipeline.gateway.routes import RouteTable
 from pipeline.gateway.routing import assign
 from pipeline.gateway.served import ServedRoute
+from pipeline.gateway.shadow import Shadows
 from pipeline.gateway.turn import Turn
 from pipeline.records import Arm, StreamEnd
 
@@ -46,9 +47,10 @@ class Completions:
         queue_timeout_s: float,
         relay: Relay,
         recorder: Recorder,
+        shadows: Shadows,
         metrics: Metrics,
         tracing: "Tracing | None",
-        engine_key: str,
+        engine_headers: Headers,
     ) -> None:
         self._ids = ids
         self._table = table
@@ -58,13 +60,12 @@ class Completions:
         self._queue_timeout_s = queue_timeout_s
         self._relay = relay
         self._recorder = recorder
+        self._shadows = shadows
         self._metrics = metrics
         self._tracing = tracing
         self._conversations = Conversations(ids)
         self._served: dict[str, ServedRoute] = {}
-        self._engine_headers: Headers = JSON + b"accept-encoding: identity\r\n"
-        if engine_key:
-            self._engine_headers += b"authorization: Bearer %b\r\n" % engine_key.encode()
+        self._engine_headers = engine_headers
 
     async def serve(self, exchange: Exchange, key: ApiKey) -> None:
         """Answer one request and record it.
@@ -79,15 +80,17 @@ class Completions:
         waiter = self._admission.enter(served.business, arrived / 1e9)
         if waiter is not None:
             await self._wait(exchange, served.business, waiter)
-        tokens = 0
+        answer, end = Answer(), StreamEnd.UPSTREAM_CUT
         try:
             conversation = self._conversations.of(served, key, exchange.headers, asked)
             if self._arms.overflowed:
                 await self._recall(served.business, conversation.session)
             turn = self._begin(exchange, asked, served, conversation, arrived)
-            tokens = await self._answer(exchange, asked, turn)
+            end, answer = await self._answer(exchange, asked, turn)
         finally:
-            self._admission.leave(served.business, tokens, perf_counter_ns() / 1e9)
+            self._admission.leave(served.business, answer.tokens, perf_counter_ns() / 1e9)
+        if served.has_shadow and end is StreamEnd.COMPLETE:
+            self._shadows.offer(served.route, turn, answer, exchange.path, len(exchange.body))
 
     def _served_route(self, business: str) -> ServedRoute:
         route = self._table.route(business)
@@ -136,8 +139,8 @@ class Completions:
             arrived,
         )
 
-    async def _answer(self, exchange: Exchange, asked: Asked, turn: Turn) -> int:
-        """Returns the tokens of prompt and answer."""
+    async def _answer(self, exchange: Exchange, asked: Asked, turn: Turn) -> tuple[StreamEnd, Answer]:
+        """Returns how it ended and what the user got."""
         served = turn.served
         interaction_id = turn.interaction_id.encode()
         tracing, span = self._tracing, None
@@ -164,7 +167,7 @@ class Completions:
                 self._watch(turn, judged, answer)
             if tracing and span:
                 tracing.end(span, turn, judged, answer)
-        return answer.tokens
+        return judged, answer
 
     async def _recall(self, business: str, session: str) -> None:
         """Look in the store for a conversation that memory had to let go."""
@@ -185,11 +188,8 @@ class Completions:
         engine_error = end is StreamEnd.UPSTREAM_ERROR and (turn.status >= 500 or turn.status in (200, 404))
         if not (empty or engine_error or end in _HARD_ENDS):
             return
-        trip = self._table.guard.failed(turn.business, turn.served.model, datetime.now(UTC))
-        if trip is not None:
+        if self._table.failed(turn.business, turn.served.model, datetime.now(UTC)):
             self._metrics.trips += 1
-            log.error("candidate %s stopped: %d hard failures in a burst", trip.model, trip.failures)
-            self._table.keep_barred()
 
 
 def business_of(model: str | None, key: ApiKey) -> str:

@@ -15,7 +15,10 @@ from pipeline.gateway.admin import AdminApi
 from pipeline.gateway.app import DataApi
 from pipeline.gateway.arms import DatabaseArmStore, SessionArms
 from pipeline.gateway.auth import KeyRing
+from pipeline.gateway.budget import TokenBudget
 from pipeline.gateway.completions import Completions
+from pipeline.gateway.errors import JSON
+from pipeline.gateway.exchange import Headers
 from pipeline.gateway.ids import Ids
 from pipeline.gateway.inbox import Inbox
 from pipeline.gateway.limits import Admission
@@ -25,6 +28,7 @@ from pipeline.gateway.recorder import Recorder
 from pipeline.gateway.relay import Relay
 from pipeline.gateway.routes import RouteTable
 from pipeline.gateway.server import Limits, Server
+from pipeline.gateway.shadow import Shadows
 from pipeline.gateway.tasks import (
     ARMS_EVERY_S,
     KEYS_EVERY_S,
@@ -90,6 +94,26 @@ class Gateway:
         )
         self._usage_sync = UsageSync(admission, shared.usage, time.perf_counter) if shared else None
         self._tracing = _tracing(section, worker)
+        engine_headers = _engine_headers(settings)
+        relay = Relay(self._engines, metrics)
+        shadows = {key: about.rollout.shadow for key, about in config.businesses.items() if about.rollout.shadow}
+        self._shadows = Shadows(
+            shadows,
+            self._engines,
+            self._table,
+            admission,
+            relay.in_flight,
+            TokenBudget(
+                {key: one.tokens_per_hour // section.workers for key, one in shadows.items()},
+                state_dir / "gateway" / worker / "shadow.json",
+            ),
+            self._writer,
+            metrics,
+            headers=engine_headers,
+            busy_at=section.shadow_busy_at,
+            cache_salt=ids.cache_salt,
+            clock=utc_now,
+        )
         completions = Completions(
             ids=ids,
             table=self._table,
@@ -97,11 +121,12 @@ class Gateway:
             store=store,
             admission=admission,
             queue_timeout_s=section.queue_timeout_s,
-            relay=Relay(self._engines, metrics),
+            relay=relay,
             recorder=Recorder(self._writer, metrics, config.system.base_model.id),
+            shadows=self._shadows,
             metrics=metrics,
             tracing=self._tracing,
-            engine_key=settings.engine_key.get_secret_value(),
+            engine_headers=engine_headers,
         )
         inbox = Inbox(self._keys, admission, self._writer, self._table, ids, metrics, utc_now)
         lookups = Lookups(state_dir / "events", ids, utc_now)
@@ -138,6 +163,7 @@ class Gateway:
     async def stop(self) -> None:
         """Let answers finish (at most `DRAIN_S`), then write everything down."""
         self._data_api.ready = False
+        await self._shadows.close()
         cut = await self._data_server.drain(DRAIN_S)
         if cut:
             log.warning("%d answers were cut: they took longer than %.0f s", cut, DRAIN_S)
@@ -165,6 +191,13 @@ class Gateway:
             "dropped_lines": self._writer.dropped,
             "failing": self._writer.failing,
         }
+
+
+def _engine_headers(settings: Settings) -> Headers:
+    headers = JSON + b"accept-encoding: identity\r\n"
+    if key := settings.engine_key.get_secret_value():
+        headers += b"authorization: Bearer %b\r\n" % key.encode()
+    return headers
 
 
 def _shared(settings: Settings) -> "Shared | None":

@@ -176,6 +176,17 @@ class Admission:
         if not one.waiting:
             self._queues.discard(business)
 
+    @property
+    def someone_waits(self) -> bool:
+        """Requests of any business wait for their turn, or the next one would have to."""
+        return bool(self._queues) or self._running >= self._most
+
+    def has_room(self, business: str, now: float) -> bool:
+        """Whether a business is below all of its limits."""
+        one = self._businesses[business]
+        rates = [bucket.wait_s(now) for bucket in (one.requests, one.tokens) if bucket is not None]
+        return one.running < one.most_running and not any(rates)
+
     def take_used(self) -> dict[str, Usage]:
         """What was used here since the last call, of businesses that have a rate."""
         used = {}

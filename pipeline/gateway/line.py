@@ -1,5 +1,5 @@
-"""The line of the event log that a turn becomes: an `Interaction` without a pydantic model's validation, so that what
-the client and the engine wrote goes in as it came."""
+"""The line of the event log that a turn becomes: an `Interaction` (its copy: a `ShadowAnswer`) without a pydantic
+model's validation, so that what the client and the engine wrote goes in as it came."""
 
 import json
 from datetime import datetime
@@ -10,7 +10,7 @@ from msgspec import Raw
 from pydantic import ValidationError
 
 from pipeline.gateway.request import replace_surrogates
-from pipeline.records import Interaction
+from pipeline.records import Interaction, Record, ShadowAnswer
 
 _ENCODE = msgspec.json.Encoder().encode
 _MANY_BRACKETS = 150
@@ -54,28 +54,51 @@ class Line(msgspec.Struct):
     started_at: datetime
 
 
+class ShadowLine(msgspec.Struct):
+    """A `ShadowAnswer` on its way to the log."""
+
+    interaction_id: str
+    business: str
+    session: str
+    user_key: str | None
+    rollout_salt: str
+    model_version: str
+    choices: list[dict[str, Any]]
+    usage: dict[str, int | None] | None
+    total_ms: float
+    status: int | None
+    stream_end: str
+    started_at: datetime
+
+
 def encode_line(line: Line) -> bytes:
     """The line's JSON, such that every reader of the log can take it."""
+    return b'{"interaction":%b}' % _readable(line, Interaction, request={"unreadable": True}, choices=[])
+
+
+def encode_shadow(line: ShadowLine) -> bytes:
+    """Likewise."""
+    return b'{"shadow":%b}' % _readable(line, ShadowAnswer, choices=[])
+
+
+def _readable(line: Line | ShadowLine, kind: type[Record], **without: Any) -> bytes:
+    """A line that is unlike most must not stop a reader: what is no such record is logged without its contents."""
     encoded = _encode(line)
     without_brackets = encoded.replace(b"[", b"").replace(b"{", b"")  # four times as fast as to count them
     if len(encoded) - len(without_brackets) > _MANY_BRACKETS:
-        encoded = _checked(encoded, line)
-    return b'{"interaction":%b}' % encoded
+        try:
+            kind.model_validate_json(encoded)
+        except (ValidationError, RecursionError):
+            return _encode(msgspec.structs.replace(line, **without))
+    return encoded
 
 
-def _encode(line: Line) -> bytes:
+def _encode(line: Line | ShadowLine) -> bytes:
     try:
         return _ENCODE(line)
     except UnicodeEncodeError:
-        values = msgspec.structs.asdict(line) | {"request": json.loads(_ENCODE(line.request))}
+        values = msgspec.structs.asdict(line)
+        if isinstance(line, Line):
+            values["request"] = json.loads(_ENCODE(line.request))
         text = json.dumps(values, ensure_ascii=False, default=msgspec.to_builtins)
         return replace_surrogates(text).encode()
-
-
-def _checked(encoded: bytes, line: Line) -> bytes:
-    """A line that is unlike most must not stop a reader: what is no `Interaction` is logged without its contents."""
-    try:
-        Interaction.model_validate_json(encoded)
-        return encoded
-    except (ValidationError, RecursionError):
-        return _encode(msgspec.structs.replace(line, request={"unreadable": True}, choices=[]))

@@ -109,6 +109,10 @@ class Metrics(Collector):
         """Requests that wait for their turn, by business."""
         self.feedback: dict[tuple[str, str], int] = {}
         """(business, kind) to accepted feedback."""
+        self.shadows: dict[tuple[str, str], int] = {}
+        """(business, fate) to requests that were drawn to be repeated on a version in shadow."""
+        self.shadow_tokens: dict[str, int] = {}
+        """Prompt and answer tokens that copies took, by business."""
         self.retries = 0
         self.record_failures = 0
         self.trips = 0
@@ -159,6 +163,7 @@ class Metrics(Collector):
         for (business, kind), count in self.feedback.items():
             feedback.add_metric((business, kind), count)
         yield feedback
+        yield from self._shadow_families()
         yield CounterMetricFamily("tuneloop_retries", "Requests sent to another replica", value=self.retries)
         yield CounterMetricFamily(
             "tuneloop_record_failures", "Interactions that could not be recorded", value=self.record_failures
@@ -169,6 +174,19 @@ class Metrics(Collector):
         )
         for name, value in self.log_gauges.items():
             yield GaugeMetricFamily(f"tuneloop_log_{name}", f"Event log: {name.replace('_', ' ')}", value=value)
+
+    def _shadow_families(self) -> Iterator[Metric]:
+        copies = CounterMetricFamily(
+            "tuneloop_shadow_copies",
+            "Requests drawn to be repeated on a version in shadow",
+            labels=("business", "fate"),
+        )
+        for (business, fate), count in self.shadows.items():
+            copies.add_metric((business, fate), count)
+        tokens = CounterMetricFamily("tuneloop_shadow_tokens", "Tokens that such copies took", labels=("business",))
+        for business, count in self.shadow_tokens.items():
+            tokens.add_metric((business,), count)
+        yield from (copies, tokens)
 
     def _arm_families(self) -> Iterator[Metric]:
         requests = CounterMetricFamily("tuneloop_responses", "Answers by HTTP status", labels=(*_LABELS, "status"))

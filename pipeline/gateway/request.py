@@ -7,6 +7,7 @@ becomes U+FFFD.
 
 import json
 import re
+from typing import Annotated
 
 import msgspec
 from msgspec import Raw
@@ -16,6 +17,7 @@ from pipeline.gateway.errors import Refused
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _STRING = msgspec.json.Decoder(str | None)
 _MESSAGES = msgspec.json.Decoder(list[dict[str, Raw]])
+_COUNT = msgspec.json.Decoder(Annotated[int, msgspec.Meta(ge=1)] | None)
 _ENCODE = msgspec.json.Encoder().encode
 _INCLUDE_USAGE = Raw(b'{"include_usage":true}')
 _TRUE = b"true"
@@ -67,6 +69,35 @@ def dispatch_body(asked: Asked, ours: dict[str, Raw]) -> bytes:
     if asked.hide_usage:
         fields["stream_options"] = _with_usage(fields.get("stream_options"))
     return _ENCODE(fields)
+
+
+_NOT_COPIED = ("user", "stream", "stream_options", "min_tokens", "max_tokens", "max_completion_tokens")
+_DEFAULT_COMPLETION_TOKENS = 16
+"""Of `/v1/completions`, where a client says nothing."""
+
+
+def copy_body(fields: dict[str, Raw], ours: dict[str, Raw], most_tokens: int, *, chat: bool) -> tuple[bytes, int]:
+    """A request once more, not streamed and with a limit to its answer; and that limit, in tokens.
+
+    Args:
+        fields: the client's.
+        ours: see `engine_fields`.
+        most_tokens: above it the client's own limit is lowered.
+        chat: whether it is a chat request.
+    """
+    asked = [_count(fields.get(name)) for name in ("max_completion_tokens", "max_tokens")]
+    default = most_tokens if chat else _DEFAULT_COMPLETION_TOKENS
+    most = min(next((count for count in asked if count is not None), default), most_tokens)
+    kept = {name: value for name, value in fields.items() if name not in _NOT_COPIED}
+    return _ENCODE(kept | ours | {"max_tokens": Raw(_ENCODE(most))}), most
+
+
+def _count(raw: Raw | None) -> int | None:
+    """A positive number of tokens; None for everything else."""
+    try:
+        return None if raw is None else _COUNT.decode(raw)
+    except msgspec.DecodeError:
+        return None
 
 
 def conversation_start(asked: Asked) -> tuple[str, str]:

@@ -4,24 +4,21 @@ A restart with no controller serves the last table; with no table at all every b
 """
 
 import logging
-import os
 import re
+from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import urlsplit
-
-from pydantic import ValidationError
 
 from pipeline.config import Config
 from pipeline.errors import DataError
 from pipeline.gateway.guard import Barred, Guard
-from pipeline.records import Record, Route, Routes, Target
+from pipeline.gateway.kept import read_kept, write_kept
+from pipeline.records import Route, Routes, Target
 
 log = logging.getLogger(__name__)
 
 NO_GENERATION = -1
 _LAST_GENERATION = 2**63 - 1
-_Kept = TypeVar("_Kept", bound=Record)
 
 
 class RouteTable:
@@ -39,8 +36,8 @@ class RouteTable:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._file = folder / "routes.json"
         self._barred_file = folder / "barred.json"
-        self.routes = _read(self._file, Routes) or Routes(generation=NO_GENERATION, routes=())
-        self.guard = Guard(config.system.burst, _read(self._barred_file, Barred))
+        self.routes = read_kept(self._file, Routes) or Routes(generation=NO_GENERATION, routes=())
+        self.guard = Guard(config.system.burst, read_kept(self._barred_file, Barred))
         self._by_business = self._index(self.routes)
 
     def route(self, business: str) -> Route | None:
@@ -63,7 +60,7 @@ class RouteTable:
         if routes.generation > _LAST_GENERATION:
             raise DataError(f"generation: {str(routes.generation)[:40]} is above {_LAST_GENERATION}")
         index = self._index(routes)
-        _write(self._file, routes)
+        write_kept(self._file, routes)
         self.routes = routes
         self._by_business = index
         if self.guard.follow(routes):
@@ -79,10 +76,19 @@ class RouteTable:
         self.keep_barred()
         return route.candidate.model
 
+    def failed(self, business: str, model: str, now: datetime) -> bool:
+        """Note a hard failure of a candidate; True when this one made the burst that bars it."""
+        trip = self.guard.failed(business, model, now)
+        if trip is None:
+            return False
+        log.error("candidate %s stopped: %d hard failures in a burst", trip.model, trip.failures)
+        self.keep_barred()
+        return True
+
     def keep_barred(self) -> None:
         """Write down what the guard bars."""
         try:
-            _write(self._barred_file, self.guard.state())
+            write_kept(self._barred_file, self.guard.state())
         except OSError as error:  # it holds in memory all the same
             log.error("%s: %s; a restart would forget a barred candidate", self._barred_file, error.strerror)
 
@@ -118,24 +124,3 @@ def _is_address(replica: str) -> bool:
     except ValueError:
         return False
     return bool(host) and re.fullmatch(r"https?://[!-.0-~]+", replica) is not None
-
-
-def _read(path: Path, kind: type[_Kept]) -> _Kept | None:
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValidationError:
-        log.error("%s is not readable and is ignored; the controller's next routes replace it", path)
-        return None
-
-
-def _write(path: Path, value: Record) -> None:
-    """Replace a file so that a crash leaves either the old or the new one."""
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(value.model_dump_json().encode())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

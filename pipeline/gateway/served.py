@@ -37,6 +37,7 @@ class ServedRoute:
         self.route = route
         self.business = route.business
         self.salt = route.salt
+        self.has_shadow = route.shadow > 0.0
         self.stable = ServedArm(route, _STABLE, cache_salt, metrics)
         self.control: ServedArm | None = None
         self.candidate: ServedArm | None = None

@@ -17,7 +17,7 @@ from pipeline.gateway.arms import LIFE, ArmStore, SessionArms
 from pipeline.gateway.auth import KeyRing, list_keys
 from pipeline.gateway.limits import Admission, Usage, UsageStore
 from pipeline.gateway.routes import RouteTable
-from pipeline.gateway.upstream import Call, Engines, UpstreamError
+from pipeline.gateway.upstream import Engines, UpstreamError
 from pipeline.records import Routes
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ async def poll_routes(table: RouteTable, engines: Engines, controller: str, admi
     """
     call = engines.call(controller, b"GET", b"/routes", b"authorization: Bearer %b\r\n" % admin_key.encode(), b"")
     try:
-        body = await asyncio.wait_for(steps.start(_whole(call)), _POLL_TIMEOUT_S)
+        body = await asyncio.wait_for(steps.start(call.whole()), _POLL_TIMEOUT_S)
     except TimeoutError as error:
         raise UpstreamError(f"{controller}/routes: no answer within {_POLL_TIMEOUT_S} s") from error
     finally:
@@ -79,13 +79,6 @@ async def poll_routes(table: RouteTable, engines: Engines, controller: str, admi
         raise DataError(f"{controller}/routes: no routes ({error.error_count()} mistakes)") from error
     if table.put(routes):
         log.info("routes of generation %d taken from the controller", routes.generation)
-
-
-async def _whole(call: Call) -> bytes:
-    pieces = [await call.first()]
-    while pieces[-1]:
-        pieces.append(await call.read())
-    return b"".join(pieces)
 
 
 class ArmSync:

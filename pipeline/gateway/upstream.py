@@ -180,6 +180,17 @@ class Call:
             await self._news
         return piece
 
+    async def whole(self) -> bytes:
+        """Send the request and return the whole body.
+
+        Raises:
+            UpstreamError: one of its kinds.
+        """
+        pieces = [await self.first()]
+        while pieces[-1]:
+            pieces.append(await self.read())
+        return b"".join(pieces)
+
     def _come(self) -> bytes | None:
         """What has come since the last time; None while there is nothing."""
         if not self._pieces:

@@ -92,6 +92,29 @@ class Interaction(Record):
     started_at: AwareDatetime
 
 
+class ShadowAnswer(Record):
+    """What a candidate answered to a copy of a user's request, after the user had their answer. Nobody has seen it: it
+    is no interaction, belongs to no arm, and no example is made of it."""
+
+    interaction_id: str
+    """The interaction whose request was repeated; an interaction has at most one shadow."""
+    business: BusinessKey
+    session: str
+    user_key: str | None
+    """Session and user of the interaction, so that an erasure of theirs reaches this."""
+    rollout_salt: str
+    model_version: str
+    """Serving name of the candidate."""
+    choices: tuple[Choice, ...]
+    usage: Usage | None
+    total_ms: float
+    """From the dispatch to the end of the answer."""
+    status: int | None
+    """HTTP status of the engine; None when it gave none."""
+    stream_end: StreamEnd
+    started_at: AwareDatetime
+
+
 class FeedbackKind(StrEnum):
     """What kind of signal a feedback is; each line names the values that it takes (null withdraws)."""
 

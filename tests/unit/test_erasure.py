@@ -28,12 +28,13 @@ from pipeline.errors import DataError, RegistryUnavailable, TrainingError
 from pipeline.events.lake import compact
 from pipeline.events.read import Events, read_events
 from pipeline.events.segment import SegmentLog
+from pipeline.events.shadows import read_shadow_pairs
 from pipeline.records import Split
 from pipeline.registry.memory import MemoryRegistry
 from pipeline.rollout.store import RolloutStore
 from pipeline.train.process import train_adapter
 from pipeline.train.recipe import Recipe
-from tests.builders import NOON, a_feedback
+from tests.builders import NOON, a_feedback, a_shadow
 from tests.erasure_world import (
     LATER,
     MARK,
@@ -111,6 +112,10 @@ def test_everybody_else_is_untouched(state: Path, registry: MemoryRegistry) -> N
     assert all(one in before["support"].interactions for one in events(state).interactions)
     assert all(one in before["support"].feedback for one in events(state).feedback)
     assert events(state, "legal") == before["legal"]
+    assert [pair.shadow.interaction_id for pair in read_shadow_pairs(state / "events", "support", *EVER)] == [
+        "o2",
+        "o4",
+    ]
     assert len(tables(state)["session_arms"]) == len(arms) - 2
     index = pq.ParquetFile(state / "duplicates" / "support.parquet").read()
     assert index["interaction_id"].to_pylist() == ["o2"]
@@ -253,12 +258,13 @@ def test_what_comes_late_is_left_out_at_once_and_gone_after_a_night(state: Path,
         chat("QZX-turn", None, OWN, "QZX goes on", answer="QZX"),
         a_feedback("QZX-e9", "QZX-i1", "edit", "QZX edit by somebody", user_key=OTHER),
         a_feedback("QZX-e10", "o2", "comment", "QZX", user_key=USER),
+        a_shadow("QZX-i3", answer="QZX in shadow", user_key=USER, session="s-new"),
         chat("o9", OTHER, "s-o9", "Still there?", answer="Yes."),
     ]
     log.commit([line(event) for event in late], NIGHT)
     erased = ErasureLedger(places(state, registry).control).erased()
     assert ids(leave_out(events(state), erased)) == (["o1", "o2", "o3", "o4", "o9"], ["f1", "f2", "f3"])
-    assert forget_in_segments(state / "events", erased) == 4
+    assert forget_in_segments(state / "events", erased) == 5
     assert found_in(state) == set()
     log.commit([line(chat("o10", OTHER, "s-o10", "And now?", answer="Yes."))], NIGHT)
     log.close()

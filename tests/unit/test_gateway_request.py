@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.gateway.errors import Refused
-from pipeline.gateway.request import conversation_start, dispatch_body, engine_fields, read_request
+from pipeline.gateway.request import conversation_start, copy_body, dispatch_body, engine_fields, read_request
 
 NUMBERS = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
@@ -96,3 +96,21 @@ def test_a_conversation_is_known_by_its_system_prompt_and_first_user_message() -
 @given(JSON)
 def test_a_conversation_start_never_fails(messages: object) -> None:
     conversation_start(read_request(json.dumps({"messages": messages}).encode()))
+
+
+LIMITS = st.none() | st.integers(-5, 2000) | st.text(max_size=3) | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(LIMITS, LIMITS, st.integers(1, 1000), st.booleans())
+def test_a_copy_never_asks_for_more_than_it_may_take_nor_than_the_client_did(
+    newer: object, older: object, most: int, chat: bool
+) -> None:
+    body = {"messages": [], "stream": True, "user": "u", "min_tokens": 5}
+    body |= {"max_completion_tokens": newer, "max_tokens": older}
+    copied, limit = copy_body(read_request(json.dumps(body).encode()).fields, FIELDS, most, chat=chat)
+    assert json.loads(copied) == {"messages": [], "max_tokens": limit, "model": "m", "cache_salt": "s"}
+    assert 1 <= limit <= most
+    asked = [count for count in (newer, older) if type(count) is int and count > 0]
+    assert limit <= (asked[0] if asked else limit)
+    if not asked and not chat:
+        assert limit == min(16, most)
