@@ -1,13 +1,18 @@
-"""Whether an answer keeps a rule of the golden suite."""
+"""Whether an answer keeps a rule of the golden suite.
+
+A model may answer with anything: every check ends soon, however long the answer and however unlucky a pattern.
+"""
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import assert_never
+from typing import Any, assert_never
 
 import jsonschema
+import regex
 from pydantic import JsonValue
+from referencing.jsonschema import EMPTY_REGISTRY
 
 from pipeline.clean.pii.patterns import PatternDetector
 from pipeline.clean.quality import is_refusal
@@ -27,10 +32,12 @@ from pipeline.dataset.suite import (
     StartsWith,
     parse_check,
 )
+from pipeline.errors import DataError
 
 _CHINESE = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 _LATIN_WORD = re.compile(r"[A-Za-z]+")
-_FENCE = re.compile(r"\A```(?:json)?\s*\n(.*)\n```\s*\Z", re.DOTALL)
+_SEARCH_S = 2.0
+"""A pattern that is not found within this time backtracks without end: a sound one takes milliseconds."""
 
 
 def passes(check: Mapping[str, JsonValue], answer: str, personal: PatternDetector | None = None) -> bool:
@@ -38,6 +45,9 @@ def passes(check: Mapping[str, JsonValue], answer: str, personal: PatternDetecto
 
     Args:
         personal: finds personal data by the business's rules; without them its own data counts too.
+
+    Raises:
+        DataError: a pattern of the suite takes too long.
     """
     rule = parse_check(check)
     match rule:
@@ -50,7 +60,7 @@ def passes(check: Mapping[str, JsonValue], answer: str, personal: PatternDetecto
         case EndsWith():
             return answer.strip().endswith(rule.text.strip())
         case Regex():
-            return re.search(rule.pattern, answer) is not None
+            return found(rule.pattern, answer)
         case MaxChars():
             return len(answer.strip()) <= rule.limit
         case MinChars():
@@ -99,10 +109,41 @@ def _detector() -> PatternDetector:
     return PatternDetector()
 
 
-def _fits(answer: str, schema: Mapping[str, JsonValue]) -> bool:
-    fenced = _FENCE.match(answer.strip())
+def found(pattern: str, text: str) -> bool:
+    """Whether a pattern is found somewhere in a text.
+
+    Raises:
+        DataError: it takes too long.
+    """
     try:
-        value = json.loads(fenced.group(1) if fenced else answer)
-    except ValueError:
+        return regex.search(pattern, text, timeout=_SEARCH_S) is not None
+    except TimeoutError as error:
+        raise DataError(
+            f"the suite's pattern {pattern!r} was not found within {_SEARCH_S:g} s in an answer of {len(text)} "
+            "characters; take repeats within repeats, such as (a+)+, out of it"
+        ) from error
+
+
+def _fits(answer: str, schema: Mapping[str, JsonValue]) -> bool:
+    try:
+        value = json.loads(_without_fence(answer.strip()))
+        return bool(_Validator(schema, registry=EMPTY_REGISTRY).is_valid(value))
+    except (ValueError, RecursionError):  # no JSON, or nested deeper than anybody reads
         return False
-    return bool(jsonschema.Draft202012Validator(schema).is_valid(value))
+
+
+def _without_fence(answer: str) -> str:
+    """What stands in a block of Markdown that is the whole answer."""
+    opening, _, rest = answer.partition("\n")
+    if opening.strip() in ("```", "```json") and rest.endswith("```"):
+        return rest.removesuffix("```")
+    return answer
+
+
+def _pattern(validator: Any, pattern: str, value: object, schema: object) -> Iterator[jsonschema.ValidationError]:
+    if isinstance(value, str) and not found(pattern, value):
+        yield jsonschema.ValidationError(f"{pattern!r} is not found")
+
+
+_Validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"pattern": _pattern})
+"""With searches that end. Nothing is fetched: a schema that refers to another document is refused when it is read."""

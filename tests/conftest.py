@@ -164,18 +164,7 @@ def base_model_path() -> Path:
 def engines(base_model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     """Two vLLM processes, one for the base model and one for adapters of at most rank 8."""
     logs = tmp_path_factory.mktemp("engines")
-
-    def engine(serves: str) -> Started:
-        port = free_port()
-        arguments = ("--name", serves, "--port", str(port), "--model", str(base_model_path), "--served-id", MODEL_ID)
-        return Started(
-            url=f"http://127.0.0.1:{port}",
-            command=(str(LAUNCH / "engine.sh"), *arguments, "--serves", serves, "--max-rank", str(MAX_RANK)),
-            ready="/health",
-            log=logs / f"{serves}.log",
-        )
-
-    pair = Engines(engine("base"), engine("adapters"), base_model_path)
+    pair = Engines(*(an_engine(serves, base_model_path, logs) for serves in ("base", "adapters")), base_model_path)
     with running(pair.base, pair.adapters):
         yield pair
 
@@ -221,6 +210,18 @@ def redis_url(redis_server: str) -> str:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+
+
+def an_engine(serves: str, model: Path, logs: Path, *options: str) -> Started:
+    """A vLLM process that is not started yet."""
+    port = free_port()
+    arguments = ("--name", serves, "--port", str(port), "--model", str(model), "--served-id", MODEL_ID)
+    return Started(
+        url=f"http://127.0.0.1:{port}",
+        command=(str(LAUNCH / "engine.sh"), *arguments, "--serves", serves, "--max-rank", str(MAX_RANK), *options),
+        ready="/health",
+        log=logs / f"{serves}-{port}.log",
+    )
 
 
 @contextmanager

@@ -3,15 +3,17 @@
 It is read here so that its questions are never trained on; answers are scored in `evals`.
 """
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import jsonschema
+import regex
 import yaml
 from pydantic import AfterValidator, Field, JsonValue, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
 
 from pipeline.clean.text import comparison_key, message_text
 from pipeline.errors import ConfigError
@@ -20,8 +22,8 @@ from pipeline.records import Message, Record
 
 def _compiles(pattern: str) -> str:
     try:
-        re.compile(pattern)
-    except re.error as error:
+        regex.compile(pattern)
+    except regex.error as error:
         raise ValueError(f"no valid regular expression ({error})") from error
     return pattern
 
@@ -31,7 +33,24 @@ def _is_schema(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
         jsonschema.Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
         raise ValueError(f"no valid JSON schema ({error.message})") from error
+    resolver = EMPTY_REGISTRY.resolver_with_root(DRAFT202012.create_resource(schema))
+    for key, value in _keywords(schema):
+        if key == "pattern" and isinstance(value, str):
+            _compiles(value)
+        if key == "$ref" and isinstance(value, str):
+            try:
+                resolver.lookup(value)
+            except Unresolvable as error:
+                raise ValueError(f"no valid JSON schema ($ref '{value}' is nowhere in it)") from error
     return schema
+
+
+def _keywords(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    """All keys with their values, at any depth."""
+    if isinstance(value, dict):
+        yield from value.items()
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _keywords(inner)
 
 
 Text = Annotated[str, Field(min_length=1)]
@@ -220,9 +239,15 @@ def load_suite(path: Path) -> Suite:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{path}: must hold `rules:` and `items:`, found {type(value).__name__}")
     try:
-        return Suite.model_validate(value)
+        suite = Suite.model_validate(value)
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(path, value, e) for e in error.errors())) from error
+    if not suite.rules and not suite.items:
+        raise ConfigError(
+            f"{path}: holds neither `rules` nor `items`: it checks nothing; add some, or take `suite` out of the "
+            "business's file"
+        )
+    return suite
 
 
 def golden_questions(suite: Suite) -> tuple[str, ...]:

@@ -1,16 +1,20 @@
 """The comparison on real engines: a model is no better than itself, and log-probabilities are the model's own."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from evals.endpoint import Endpoint, reference_logprobs
 from evals.gate import decide
 from evals.run import run_eval
+from flows.cli import main
 from pipeline.config import GateConfig
 from pipeline.records import EvalItem, Verdict
 from tests.builders import an_eval_item
+from tests.conftest import an_engine, running
 
 pytestmark = pytest.mark.engine
 
@@ -57,6 +61,60 @@ def test_a_model_is_not_better_and_not_worse_than_itself(engines: Any, tmp_path:
     config = GateConfig(bootstrap_samples=200, min_users=6, guardrails={"refusal": 0.02, "unanswered": 0.01})
     assert decide(result, config).verdict is Verdict.INCONCLUSIVE
     assert decide(result, config.model_copy(update={"goal": "not_worse"})).verdict is Verdict.PROMOTE
+
+
+SYSTEM = """
+base_model: {id: smollm2-135m, revision: main, path: var/models/base}
+engines: [{name: e, url: "http://127.0.0.1:1"}]
+"""
+BUSINESS = """
+business: support
+title: Support
+language: en
+report_language: en
+timezone: UTC
+nightly: "0 2 * * *"
+gate:
+  bootstrap_samples: 200
+  min_users: 8
+  max_tokens: 8
+  guardrails: {empty: 0.05}
+  probes: {sycophancy: 0, general: 0}
+"""
+SHORT = [f"Say something about the number {n}." for n in range(8)]
+LONG = [f"{question} {'Begin with what everybody knows about it. ' * 20}" for question in SHORT]
+
+
+def test_a_serving_change_passes_or_fails_like_an_adapter(engines: Any, base_model_path: Path, tmp_path: Path) -> None:
+    for name, text in (("tuneloop.yaml", SYSTEM), ("businesses/support.yaml", BUSINESS)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    shorter = an_engine("base", base_model_path, tmp_path, "--max-model-len", "128")
+    page = tmp_path / "compare.html"
+
+    def compare(questions: list[str]) -> Result:
+        suite = {
+            "rules": [{"kind": "min_chars", "limit": 1}],
+            "items": [{"id": str(n), "prompt": question} for n, question in enumerate(questions)],
+        }
+        (tmp_path / "suite.yaml").write_text(json.dumps(suite))
+        options = {
+            "--baseline": engines.base_url,
+            "--candidate": shorter.url,
+            "--suite": str(tmp_path / "suite.yaml"),
+            "--configs": str(tmp_path),
+            "--business": "support",
+            "--out": str(page),
+        }
+        return CliRunner().invoke(main, ["compare", *(word for pair in options.items() for word in pair)])
+
+    with running(shorter):
+        same = compare(SHORT)
+        assert same.exit_code == 0, same.output
+        assert f"{engines.model_id} at {shorter.url}" in page.read_text(encoding="utf-8")
+        worse = compare([*SHORT[:2], *LONG[2:]])
+        assert worse.exit_code == 1, worse.output
+        assert "No answer to 6 of 8 items: too long for the engine (the candidate alone) 6" in worse.output
 
 
 def test_log_probabilities_are_those_of_the_model(engines: Any, base_model_path: Path) -> None:

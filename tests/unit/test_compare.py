@@ -30,6 +30,7 @@ gate:
   bootstrap_samples: 200
   min_users: 12
   max_pairs: 0
+  probes: {sycophancy: 0, general: 0}
   guardrails: {empty: 0.01}
 suite: suites/support.yaml
 """

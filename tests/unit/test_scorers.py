@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from evals.checks import count_words, passes, written_in
 from evals.metrics import METRICS
-from evals.scorers import SCORERS, preference_scores, score
+from evals.scorers import SCORERS, reference_scores, score
 from pipeline.clean.pii import PatternDetector, Rules
 from pipeline.clean.pii_config import PiiConfig
+from pipeline.errors import DataError
 from tests.builders import an_eval_item
 
 ITEM = an_eval_item(reference="Open the orders page.", checks=({"kind": "contains", "text": "orders"},))
@@ -154,13 +155,90 @@ def test_length_ratio_is_symmetric_in_logarithms() -> None:
     assert double == half == pytest.approx(math.log(2))
 
 
-def test_preference_scores() -> None:
-    assert preference_scores(-3.0, -5.0) == {"preference_accuracy": 1.0, "preference_margin": 2.0}
-    assert preference_scores(-5.0, -5.0)["preference_accuracy"] == 0.0
+def test_reference_scores() -> None:
+    assert reference_scores(-0.5, -3.0, -5.0) == {
+        "accepted_likelihood": -0.5,
+        "preference_accuracy": 1.0,
+        "preference_margin": 2.0,
+    }
+    assert reference_scores(None, -5.0, -5.0) == {"preference_accuracy": 0.0, "preference_margin": 0.0}
+    assert reference_scores(-0.5, None, None) == {"accepted_likelihood": -0.5}
 
 
 def test_every_scorer_has_its_meaning_in_the_table() -> None:
-    assert set(SCORERS) | set(preference_scores(0, 0)) == set(METRICS)
+    assert {*SCORERS, *reference_scores(0, 0, 0), "unanswered"} <= set(METRICS)
+
+
+LONG = 100_000
+HOSTILE = {
+    "one letter": "a" * LONG,
+    "chinese": "中" * LONG,
+    "digits": "1" * LONG,
+    "digits apart": "1 " * (LONG // 2),
+    "mail": "a@" * (LONG // 2),
+    "half a mail": "a" * (LONG // 2) + "@" + "b" * (LONG // 2),
+    "hosts": "a." * (LONG // 2),
+    "brackets": "[" * LONG,
+    "objects": '{"a":' * (LONG // 5),
+    "open fence": "```\n" + "\n" * LONG,
+    "fences": "\n```" * (LONG // 4),
+    "white space": " " * LONG,
+    "dashes": "-" * LONG,
+    "quotes": '"' * LONG,
+    "tokens": "eyJ" + "QWxhZGRpbjpvcGVuIHNlc2FtZQ" * (LONG // 26),
+    "words": " ".join(f"w{number}" for number in range(LONG // 6)),
+}
+
+
+@pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
+def test_an_answer_of_a_hundred_thousand_characters_is_scored_like_any_other(answer: str) -> None:
+    """Quadratic work on one of these takes minutes, and the run's own limit ends it."""
+    rules: tuple[dict[str, Any], ...] = (
+        {"kind": "json_schema", "schema": {"type": "object", "properties": {"a": {"pattern": r"^\d+$"}}}},
+        {"kind": "regex", "pattern": r"\w+ page\b"},
+        {"kind": "language", "language": "en"},
+        {"kind": "max_words", "limit": 5},
+        {"kind": "must_refuse"},
+        {"kind": "no_personal_data"},
+    )
+    scores = score(an_eval_item(reference="Open the orders page.", checks=rules), answer)
+    assert set(scores) == set(SCORERS)
+    assert all(math.isfinite(value) for value in scores.values())
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        {"kind": "regex", "pattern": "(a|aa)+$"},
+        {"kind": "json_schema", "schema": {"properties": {"a": {"pattern": "(a|aa)+$"}}}},
+    ],
+)
+def test_a_pattern_that_backtracks_without_end_is_one_clear_error(check: dict[str, Any]) -> None:
+    answer = f'{{"a": "{"a" * 62}!"}}'
+    with pytest.raises(DataError, match=r"pattern '\(a\|aa\)\+\$' was not found within 2 s in an answer of \d\d char"):
+        passes(check, answer)
+    assert passes(check, '{"a": "aa"}' if check["kind"] == "json_schema" else "aa")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        ('```json\n{"status": "open"}\n```', True),
+        ('```\n{"status": "open"}```  ', True),
+        ('```python\n{"status": "open"}\n```', False),
+        ('```json {"status": "open"} ```', False),
+        ('{"status": 7}', False),
+        ("[" * 100_000 + "]" * 100_000, False),
+        ("9" * 5000, False),
+    ],
+)
+def test_json_is_read_as_it_is_or_out_of_a_fence(answer: str, kept: bool) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"status": {"$ref": "#/$defs/text"}},
+        "$defs": {"text": {"type": "string"}},
+    }
+    assert passes({"kind": "json_schema", "schema": schema}, answer) is kept
 
 
 def test_words_and_languages() -> None:
