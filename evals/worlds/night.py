@@ -5,7 +5,6 @@ those who mean to steer the model. What was planted is written down beside the e
 """
 
 import random
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, TypeVar
 
@@ -15,41 +14,16 @@ from evals.worlds.content import Content, Question, obeys
 from evals.worlds.events import Log
 from evals.worlds.model import Model
 from evals.worlds.personal import Place
-from evals.worlds.trouble import Kind, make_trouble
+from evals.worlds.planted import Played, Truth
+from evals.worlds.trouble import make_trouble
 from evals.worlds.world import Habit, World
-from pipeline.records import Feedback, FeedbackKind, Interaction, Message, StreamEnd
+from pipeline.records import FeedbackKind, Interaction, Message, StreamEnd
 
 DAYS = 6
 """So long before the night the first users come."""
 _POPULAR = 12
 _Event = TypeVar("_Event")
 _TAIL = {"en": " thanks", "zh": "呢"}
-
-
-@dataclass
-class Truth:
-    """What was planted."""
-
-    topics: dict[str, str] = field(default_factory=dict)
-    """Question to its topic."""
-    honest: set[str] = field(default_factory=set)
-    """Interactions about which honest users said something."""
-    poison: dict[Kind, set[str]] = field(default_factory=dict)
-    """Interactions about which somebody spoke who wants to steer the model."""
-    repeats: list[tuple[str, str]] = field(default_factory=list)
-    """Interactions of which the second repeats the first, with the same correction."""
-    places: list[Place] = field(default_factory=list)
-    final: dict[str, int] = field(default_factory=dict)
-    """Interactions whose first judgement was overruled, by a later vote or by an outcome; 1 good, -1 bad."""
-
-
-@dataclass(frozen=True)
-class Played:
-    """The events before one night, as they arrived, and the truth about them."""
-
-    interactions: tuple[Interaction, ...]
-    feedback: tuple[Feedback, ...]
-    truth: Truth
 
 
 def play(world: World, content: Content, model: Model, seed: int, night: datetime) -> Played:

@@ -18,6 +18,7 @@ from tests.proof.page import compose
 from tests.proof.rows import Row, write_part
 
 _WORLDS = 1000
+_SEEDS = 3
 _REAL = ("mechanics", "learning")
 
 
@@ -26,26 +27,28 @@ def main() -> int:
     parser.add_argument("--fast", action="store_true", help="modelled models, in this process, instead of a stack")
     parser.add_argument("--worlds", type=int, default=_WORLDS, help="with --fast: about so many (%(default)s)")
     parser.add_argument("--only", choices=_REAL, action="append", help="this part alone; may be given twice")
+    parser.add_argument("--seeds", type=int, default=_SEEDS, help="of learning, an hour or less each (%(default)s)")
     arguments = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     if arguments.fast:
         rows = _fast(console, arguments.worlds)
     else:
-        rows = [row for name in arguments.only or _REAL for row in _real(console, name)]
+        rows = [row for name in arguments.only or _REAL for row in _real(console, name, arguments.seeds)]
     console.print(shown(rows))
     console.print("written: " + ", ".join(map(str, compose())), soft_wrap=True)
     return 0 if all(row.right is not False for row in rows) else 1
 
 
-def _real(console: Console, name: str) -> list[Row]:
+def _real(console: Console, name: str, seeds: int) -> list[Row]:
     part = import_module(f"tests.proof.real.{name}")  # late: it brings MLflow, which takes seconds
     since = time.monotonic()
 
     def tell(what: str) -> None:
         console.print(f"[dim]{datetime.now(UTC):%H:%M:%S}[/] {name}: {what}", soft_wrap=True)
 
-    rows, about = part.prove(tell)
-    write_part(name, rows, {**when_and_where(f"make prove ARGS='--only {name}'", since), **about})
+    rows, about = part.prove(tell, seeds)
+    options = f"--only {name}" + ("" if seeds == _SEEDS else f" --seeds {seeds}")
+    write_part(name, rows, {**when_and_where(f"make prove ARGS='{options}'", since), **about})
     return rows
 
 

@@ -19,7 +19,7 @@ from evals.items import make_items
 from evals.run import run_eval
 from evals.worlds.content import Content
 from evals.worlds.model import Model, learn
-from evals.worlds.night import Played
+from evals.worlds.planted import Played
 from pipeline.clean.dedup import drop_duplicates
 from pipeline.clean.pii import PatternDetector
 from pipeline.clean.steps import clean_records

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 from evals.leaks import find_leaks
 from evals.worlds.content import load_content, truth
 from evals.worlds.model import Model
-from evals.worlds.night import Played, play
+from evals.worlds.night import play
+from evals.worlds.planted import Played
 from evals.worlds.world import World, worlds
 from pipeline.collect.join import join_feedback
 from pipeline.records import DropReason, RatedInteraction, Split, Verdict

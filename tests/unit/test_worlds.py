@@ -1,8 +1,12 @@
 """Worlds: described rightly, the same for the same seed, and with everything planted that they say."""
 
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +16,9 @@ from evals.worlds.canary import canary_traffic
 from evals.worlds.candidates import Online, candidates
 from evals.worlds.content import businesses, load_content, obeys, truth
 from evals.worlds.model import Fault, Model, learn
-from evals.worlds.night import Played, play
+from evals.worlds.night import play
 from evals.worlds.personal import new_value
+from evals.worlds.planted import Played
 from evals.worlds.trouble import Kind
 from evals.worlds.world import World, worlds
 from pipeline.clean.dedup import drop_duplicates
@@ -25,6 +30,7 @@ from pipeline.gateway.routing import assignment_hash, choose_arm
 from pipeline.records import Arm, Record, canonical_json
 from tests.builders import a_clean_record, a_signal, a_source, an_sft, an_unpaired
 
+ROOT = Path(__file__).resolve().parents[2]
 NIGHT = datetime(2026, 3, 12, 2, tzinfo=UTC)
 BASE = Model(name="base", seed=0, skill=0.25)
 some_world = st.sampled_from(sorted(worlds()))
@@ -81,6 +87,21 @@ def test_the_same_seed_is_the_same_world_byte_for_byte(world: str, business: str
 
     assert as_bytes(play(recipe, content, BASE, seed, NIGHT)) == as_bytes(first)
     assert as_bytes(play(recipe, content, BASE, seed + 1, NIGHT)) != as_bytes(first)
+
+
+def test_another_process_makes_the_same_world() -> None:
+    program = (
+        "import hashlib, sys\n"
+        "from tests.unit.test_worlds import BASE, NIGHT, as_bytes, load_content, play, worlds\n"
+        "played = play(worlds()['messy'], load_content('travel-zh'), BASE, 7, NIGHT)\n"
+        "sys.stdout.write(hashlib.sha256(as_bytes(played)).hexdigest())\n"
+    )
+
+    def made(hash_seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        return subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+
+    assert made("1") == made("2")
 
 
 @settings(max_examples=8)

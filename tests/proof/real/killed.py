@@ -4,9 +4,11 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,9 +53,12 @@ def whole_night(demo: Demo, mlflow_url: str, business: str, tell: Callable[[str]
     if not configs.is_dir():
         shutil.copytree(demo.config.directory, configs)
         state.mkdir()
-        for name in ("events", "control.db", "secrets.env"):
-            source = demo.config.state_dir / name
-            (shutil.copytree if source.is_dir() else shutil.copy2)(source, state / name)
+        shutil.copytree(demo.config.state_dir / "events", state / "events")
+        with (
+            closing(sqlite3.connect(demo.config.state_dir / "control.db")) as source,
+            closing(sqlite3.connect(state / "control.db")) as copy,
+        ):
+            source.backup(copy)  # others have it open
 
     def move(system: dict[str, object]) -> None:
         system["state_dir"] = str(state)

@@ -35,8 +35,9 @@ _REFUSED_WITHIN_S = 60.0
 Tell = Callable[[str], None]
 
 
-def prove(tell: Tell) -> tuple[list[Row], dict[str, Any]]:
-    """All of it on one stack, in the order of one story; a run that was stopped goes on where it was."""
+def prove(tell: Tell, _seeds: int) -> tuple[list[Row], dict[str, Any]]:
+    """All of it on one stack, in the order of one story; a run that was stopped goes on where it was. No seeds: what
+    happens does not depend on chance."""
     base = FOLDER / "stacks" / "tiny"
     if not (base / "config.json").is_file():
         make_tiny_model(base, heads=2)
@@ -117,11 +118,11 @@ def _refused(demo: Demo, services: Services, night: Night, tell: Tell) -> Row:
     if "rollout_refused" not in client.get_model_version(BUSINESS, version).tags:
         client.set_registered_model_alias(BUSINESS, "promote", version)
     deadline = time.monotonic() + _REFUSED_WITHIN_S
-    why = ""
-    while not why and time.monotonic() < deadline:
-        why = client.get_model_version(BUSINESS, version).tags.get("rollout_refused", "")
+    why, aliases = "", {"promote": night.version}
+    while (not why or aliases) and time.monotonic() < deadline:
         time.sleep(0.5)
-    aliases = services.registry.aliases(BUSINESS)
+        why = client.get_model_version(BUSINESS, version).tags.get("rollout_refused", "")
+        aliases = services.registry.aliases(BUSINESS)
     right = bool(why) and not aliases and night.verdict is not Verdict.PROMOTE
     return Row(
         f"alias `promote` on a version whose verdict is {night.verdict}",
@@ -175,7 +176,9 @@ def _erased(demo: Demo, services: Services, night: Night, tell: Tell) -> list[Ro
 
 
 def _holds(place: Path, needles: tuple[bytes, ...]) -> bool:
-    return bool(found_in(place, needles)) if place.is_dir() else any(n in place.read_bytes() for n in needles)
+    if place.is_file():
+        return any(needle in place.read_bytes() for needle in needles)
+    return bool(found_in(place, needles))
 
 
 def _fresh(folder: Path) -> Path:
