@@ -17,6 +17,8 @@ from pipeline.records import Message, Record, canonical_json
 _log = logging.getLogger(__name__)
 PAUSES_S = (0.0, 0.25, 1.0, 4.0, 16.0)
 """Before each try of a request: five in all, 21 seconds from the first to the last."""
+_LOOK_S = 10.0
+"""For an engine to say what it serves, which takes it no computing."""
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -119,7 +121,7 @@ def reference_logprobs(
 def is_up(client: httpx.Client, endpoint: Endpoint) -> bool:
     """Whether the engine answers at all: what it could not do was then the one request."""
     try:
-        response = client.get(f"{endpoint.url}/v1/models", headers=_headers(endpoint))
+        response = client.get(f"{endpoint.url}/v1/models", headers=_headers(endpoint), timeout=_LOOK_S)
     except httpx.TransportError:
         return False
     return response.status_code < 500
@@ -133,7 +135,7 @@ def base_model(client: httpx.Client, endpoint: Endpoint) -> Endpoint:
         ServingError: it is no engine that lists its models, or serves several that are no adapters.
     """
     try:
-        response = client.get(f"{endpoint.url}/v1/models", headers=_headers(endpoint))
+        response = client.get(f"{endpoint.url}/v1/models", headers=_headers(endpoint), timeout=_LOOK_S)
     except httpx.TransportError as error:
         raise EngineUnavailable(f"{endpoint.url}: no answer ({type(error).__name__}); is the engine up?") from error
     try:

@@ -15,7 +15,6 @@ from evals.endpoint import PAUSES_S, Endpoint, ReferenceLogprobs
 from evals.jobs import Job, Progress, plan_jobs, run_jobs
 from evals.scoring import Replies, score_items
 from pipeline.clean.pii import PatternDetector, Rules
-from pipeline.errors import DataError
 from pipeline.records import EvalItem, EvalResult, MissingReason, content_id
 
 __all__ = ["Endpoint", "run_eval"]
@@ -58,12 +57,9 @@ def run_eval(
         rules: what the business says about personal data; its own is no leak.
 
     Raises:
-        DataError: there is nothing to ask.
         EngineUnavailable: an endpoint is down or fails again and again; the answers so far are kept.
         ServingError: an endpoint refuses everything, such as with a wrong key or an unknown model.
     """
-    if not items:
-        raise DataError(f"business '{business}': nothing to ask: no golden suite and no held-out row; add a `suite`")
     decoding: dict[str, JsonValue] = {"temperature": 0, "seed": seed, "max_tokens": max_tokens, "stream": False}
     jobs = plan_jobs(items, (baseline, candidate), decoding, max_pairs)
     gate = content_id([business, baseline.url, baseline.model, candidate.url, candidate.model])

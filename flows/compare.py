@@ -91,23 +91,27 @@ def run_comparison(wanted: Comparison) -> int:
 
 def _material(wanted: Comparison) -> tuple[BusinessConfig, Snapshot, Suite]:
     """By whose rules, and what is asked."""
-    suite, folder = wanted.suite, None
+    suite_file, folder = wanted.suite, None
     if wanted.business is not None:
         config = load_config(wanted.configs)
         about = config.business(wanted.business)
-        if suite is None and about.suite:
-            suite = config.directory / about.suite
+        if suite_file is None and about.suite:
+            suite_file = config.directory / about.suite
         if wanted.snapshot is not None:
             folder = find_snapshot(config.state_dir / "snapshots", about.business, wanted.snapshot)
-    elif suite is None or wanted.snapshot is not None:
-        raise ConfigError("nothing to ask: name a golden suite with --suite, or a --business with its --snapshot")
+    elif wanted.snapshot is not None:
+        raise ConfigError(f"--snapshot: '{wanted.snapshot}' is a snapshot of which --business?")
     else:
         about = _nobody()
+    suite = load_suite(suite_file) if suite_file else Suite()
+    if not suite.items and folder is None:
+        raise ConfigError(
+            "nothing to ask: name a golden suite with items (--suite), or a --business with its --snapshot"
+        )
     margin = wanted.margin if wanted.margin is not None else _MARGIN if wanted.goal == "not_worse" else 0.0
     gate = about.gate.model_copy(update={"goal": wanted.goal, "margin": margin})
     about = about.model_copy(update={"gate": gate})
-    snapshot = read_snapshot(folder) if folder else _nothing_learned(about.business)
-    return about, snapshot, load_suite(suite) if suite else Suite()
+    return about, read_snapshot(folder) if folder else _nothing_learned(about.business), suite
 
 
 def _nobody() -> BusinessConfig:

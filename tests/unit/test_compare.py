@@ -151,12 +151,18 @@ def test_a_mistake_is_one_line_and_another_code(files: dict[str, str], mistake: 
     assert done.exception is None or isinstance(done.exception, SystemExit)
 
 
-def test_without_a_business_a_suite_is_asked_for() -> None:
+def test_with_nothing_to_ask_it_says_what_to_name(tmp_path: Path) -> None:
+    rules_only = tmp_path / "rules.yaml"
+    rules_only.write_text("rules: [{kind: max_words, limit: 5}]")
     sides = {"--baseline": "http://127.0.0.1:1#m", "--candidate": "http://127.0.0.1:1#m"}
-    for options in ({}, {"--snapshot": "latest"}):
+    for options, told in (
+        ({}, "nothing to ask: name a golden suite with items (--suite), or a --business with its --snapshot"),
+        ({"--suite": str(rules_only)}, "nothing to ask"),
+        ({"--snapshot": "latest"}, "--snapshot: 'latest' is a snapshot of which --business?"),
+    ):
         done = run(sides | options)
         assert done.exit_code == 2
-        assert "nothing to ask: name a golden suite with --suite" in done.output
+        assert told in done.output
 
 
 def test_help_teaches_the_exit_codes() -> None:

@@ -9,9 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
+from evals.endpoint import base_model
+from evals.gate import decide
 from evals.run import Endpoint, run_eval
-from pipeline.errors import DataError, EngineUnavailable, ServingError
-from pipeline.records import EvalItem, EvalResult, MissingReason
+from pipeline.config import GateConfig
+from pipeline.errors import EngineUnavailable, ServingError
+from pipeline.records import EvalItem, EvalResult, MissingReason, Verdict
 from pipeline.serving.scripted import ScriptedEngine
 from tests.builders import an_eval_item
 
@@ -192,9 +195,9 @@ def test_an_item_with_an_image_is_not_asked_and_counted() -> None:
     assert (result.missing[0].baseline, result.missing[0].candidate) == ({}, {})
 
 
-def test_no_question_at_all_is_an_error() -> None:
-    with pytest.raises(DataError, match="business 'support': nothing to ask"):
-        ask([], Engines(echo))
+def test_no_question_at_all_promotes_nothing() -> None:
+    decision = decide(ask([], Engines(echo)), GateConfig())
+    assert (decision.verdict, decision.asked) == (Verdict.INCONCLUSIVE, 0)
 
 
 def test_an_engine_that_fails_request_after_request_is_given_up() -> None:
@@ -364,3 +367,29 @@ def test_without_any_reference_the_length_in_service_is_the_usual_one() -> None:
     (scored,) = ask(questions(1), engines).items
     assert scored.baseline["length_ratio"] == 0
     assert scored.candidate["length_ratio"] == pytest.approx(0.693, abs=1e-3)
+
+
+def models(*listed: dict[str, Any]) -> httpx.Response:
+    return httpx.Response(200, json={"data": listed})
+
+
+def test_an_endpoint_without_a_name_is_the_base_model_that_its_engine_serves() -> None:
+    served = models({"id": "support-v1", "parent": "base"}, {"id": "base", "parent": None})
+    client = httpx.Client(transport=httpx.MockTransport(lambda request: served))
+    assert base_model(client, Endpoint(url="http://old", model="")).model == "base"
+
+
+@pytest.mark.parametrize(
+    ("response", "told"),
+    [
+        (httpx.Response(401, json={"error": "Unauthorized"}), r"http://old: no list of models .* \(status 401\)"),
+        (httpx.Response(200, text="<html>"), "http://old: no list of models"),
+        (httpx.Response(200, json={"data": 7}), "http://old: no list of models"),
+        (models(), r"http://old serves 0 base models"),
+        (models({"id": "a"}, {"id": "b"}), r"http://old serves 2 base models \(a, b\); name one: URL#MODEL"),
+    ],
+)
+def test_an_engine_that_does_not_say_what_it_serves_is_one_clear_error(response: httpx.Response, told: str) -> None:
+    client = httpx.Client(transport=httpx.MockTransport(lambda request: response))
+    with pytest.raises(ServingError, match=told):
+        base_model(client, Endpoint(url="http://old", model=""))
