@@ -221,10 +221,10 @@ def _reason(verdict: Verdict, judged: Sequence[Check], config: GateConfig) -> st
             told = "; ".join(f"{METRICS[check.metric].en} ({_numbers(check)})" for check in failed)
             return f"Shown not to be {goal}, or worse than allowed: {told}."
         case Verdict.INCONCLUSIVE:
+            lacking = [f"{config.min_users} users are needed"] if judged[0].users < config.min_users else []
             open_checks = [check for check in judged if check.passed is None]
-            told = "; ".join(f"{METRICS[check.metric].en} ({_numbers(check)})" for check in open_checks)
-            few = judged[0].users < config.min_users
-            return f"Not enough evidence: {f'{config.min_users} users are needed; ' if few else ''}{told}."
+            lacking += [f"{METRICS[check.metric].en} ({_numbers(check)})" for check in open_checks]
+            return f"Not enough evidence{': ' if lacking else ''}{'; '.join(lacking)}."
 
 
 def _numbers(check: Check) -> str:
