@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evals.endpoint import base_model
 from evals.gate import decide
@@ -152,6 +154,30 @@ def test_a_prompt_that_one_side_does_not_take_counts_for_neither(
     assert (missing.item.item_id, missing.side, missing.reason) == ("q3", side, MissingReason.TOO_LONG)
     assert (missing.baseline, missing.candidate) == ({"unanswered": scores[0]}, {"unanswered": scores[1]})
     assert all(scored.baseline["unanswered"] == scored.candidate["unanswered"] == 0 for scored in result.items)
+
+
+REFUSALS_OF_A_PROMPT = {400: MissingReason.REFUSED, 413: MissingReason.TOO_LONG, 422: MissingReason.REFUSED}
+ANSWERED_OR_NOT = st.lists(st.tuples(*[st.sampled_from((200, *REFUSALS_OF_A_PROMPT))] * 2), min_size=1, max_size=12)
+
+
+@settings(max_examples=40)
+@given(ANSWERED_OR_NOT, st.integers(1, 4))
+def test_every_item_is_compared_or_missing_for_both_whatever_is_refused(
+    statuses: list[tuple[int, int]], concurrency: int
+) -> None:
+    def reply(body: dict[str, Any]) -> httpx.Response:
+        number = int(body["messages"][-1]["content"].removeprefix("Question ").removesuffix("?"))
+        status = statuses[number][body["host"] == "new"]
+        return echo(body) if status == 200 else httpx.Response(status)
+
+    result = ask(questions(len(statuses)), Engines(reply), concurrency=concurrency)
+    whole = {f"q{number}" for number, sides in enumerate(statuses) if sides == (200, 200)}
+    assert {scored.item.item_id for scored in result.items} == whole
+    assert len(result.items) + len(result.missing) == len(statuses)
+    for missing in result.missing:
+        before, after = statuses[int(missing.item.item_id[1:])]
+        assert missing.side == ("both" if 200 not in (before, after) else "baseline" if after == 200 else "candidate")
+        assert missing.reason is REFUSALS_OF_A_PROMPT[before if after == 200 else after]
 
 
 def test_two_models_of_one_engine_are_never_asked_at_the_same_time() -> None:
