@@ -5,8 +5,9 @@ candidate's only when the candidate's own adapter was dispatched: what somebody 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,9 @@ _HARD = {StreamEnd.UPSTREAM_ERROR, StreamEnd.UPSTREAM_CUT, StreamEnd.ENGINE_ABOR
 
 P99_REQUESTS = 1000
 """With fewer requests in either arm a 99th percentile is a handful of values, and is not judged."""
+
+Asked = TypeVar("Asked")
+"""A request of a user, in whatever form."""
 
 _Votes = dict[str, dict[FeedbackKind, list[object]]]
 """Interaction id to what its users finally said, by kind."""
@@ -49,7 +53,7 @@ def arm_evidence(
         if i.rollout_salt == salt
         and (i.arm is Arm.CONTROL or (i.arm is Arm.CANDIDATE and i.model_version == candidate_model))
     ]
-    seen_before = {(i.arm, _user(i)) for i in rollout if i.started_at < since}
+    seen_before = {(i.arm, user_of(i)) for i in rollout if i.started_at < since}
     step = [i for i in rollout if i.started_at >= since]
     candidate = [i for i in step if i.arm is Arm.CANDIDATE]
     control = [i for i in step if i.arm is Arm.CONTROL]
@@ -116,7 +120,7 @@ def _metrics(
     max_ttft_ms: float,
 ) -> dict[str, _Metric]:
     replaced = {i.regenerates for i in rollout if i.regenerates}
-    long_tokens = LONG_FACTOR * _quantile([i.usage.completion_tokens for i in control if i.usage], 0.9)
+    long_tokens = LONG_FACTOR * quantile([i.usage.completion_tokens for i in control if i.usage], 0.9)
 
     def said(interaction: Interaction, kind: FeedbackKind) -> list[object]:
         return votes.get(interaction.interaction_id, {}).get(kind, [])
@@ -124,6 +128,10 @@ def _metrics(
     def thumb_down(i: Interaction) -> float:
         low = any(isinstance(r, int | float) and r <= 2 for r in said(i, FeedbackKind.RATING))
         return float(low or "down" in said(i, FeedbackKind.THUMB))
+
+    def thumb_up(i: Interaction) -> float:
+        high = any(isinstance(r, int | float) and r >= 4 for r in said(i, FeedbackKind.RATING))
+        return float(high or "up" in said(i, FeedbackKind.THUMB))
 
     def outcome_failed(i: Interaction) -> float | None:
         outcomes = said(i, FeedbackKind.OUTCOME)
@@ -137,6 +145,7 @@ def _metrics(
         "output_length": lambda i: float(i.usage.completion_tokens > long_tokens) if i.usage else None,
         "refusal": lambda i: float(any(is_refusal(text) for text in _texts(i))) if _says_something(i) else None,
         "regeneration": lambda i: float(i.interaction_id in replaced or bool(said(i, FeedbackKind.REGENERATE))),
+        "thumb_up": thumb_up,
         "thumb_down": thumb_down,
         "edit": lambda i: float(bool(said(i, FeedbackKind.EDIT))),
         "outcome_failed": outcome_failed,
@@ -151,7 +160,7 @@ def _latencies(
     fewest = min(len(theirs), sum(measure(i) is not None for i in candidate))
 
     def slower_than(percent: int) -> _Metric:
-        limit_ms = _quantile(theirs, percent / 100)
+        limit_ms = quantile(theirs, percent / 100)
 
         def slow(i: Interaction) -> float | None:
             ms = measure(i)
@@ -169,16 +178,25 @@ def _arm(
 ) -> ArmEvidence:
     by_user: dict[str, list[Interaction]] = defaultdict(list)
     for interaction in interactions:
-        by_user[_user(interaction)].append(interaction)
-    values: dict[str, tuple[float, ...]] = {}
-    for name, metric in metrics.items():
-        per_user = [[v for v in map(metric, by_user[user]) if v is not None] for user in sorted(by_user)]
-        values[name] = tuple(sum(requests) / len(requests) for requests in per_user if requests)
+        by_user[user_of(interaction)].append(interaction)
+    values = user_means(metrics, by_user)
     new = [user for user, requests in by_user.items() if (requests[0].arm, user) not in seen_before]
     return ArmEvidence(users=len(by_user), requests=len(interactions), new_users=len(new), values=values)
 
 
-def _user(interaction: Interaction) -> str:
+def user_means(
+    metrics: Mapping[str, Callable[[Asked], float | None]], by_user: Mapping[str, Sequence[Asked]]
+) -> dict[str, tuple[float, ...]]:
+    """Metric to the mean of each user who has a value, in the order of the users."""
+    means = {}
+    for name, metric in metrics.items():
+        per_user = [[v for v in map(metric, by_user[user]) if v is not None] for user in sorted(by_user)]
+        means[name] = tuple(sum(requests) / len(requests) for requests in per_user if requests)
+    return means
+
+
+def user_of(interaction: Interaction) -> str:
+    """Who asked: the user, else the session."""
     return interaction.user_key or f"session {interaction.session}"
 
 
@@ -202,6 +220,6 @@ def _says_something(interaction: Interaction) -> bool:
     return bool(_texts(interaction)) or any(choice.message.get("tool_calls") for choice in interaction.choices)
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
+def quantile(values: Sequence[float], share: float) -> float:
     """Infinite without values, so that nothing lies above it."""
     return float(np.quantile(values, share)) if values else float("inf")

@@ -63,6 +63,11 @@ def _canary(canary: dict[str, Any] | None) -> str:
         return "–"
     users = canary["users"]
     paused = f", paused by {canary['paused_by']}" if canary["paused_by"] else ""
+    if canary["in_shadow"]:
+        return f"v{canary['version']} in shadow{paused}\n{users['candidate']} of {users['needed']} users"
+    if canary["ab"]:
+        split = f"v{canary['version']} at {canary['share']:.0%}, A/B test until {canary['ab']['until'][:16]}Z{paused}"
+        return f"{split}\n{users['candidate']} + {users['control']} users"
     return (
         f"v{canary['version']} at {canary['share']:.0%}, step {canary['step']} of {canary['steps']}{paused}\n"
         f"{users['candidate']} + {users['control']} of {users['needed']} + {users['needed']} users"

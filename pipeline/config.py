@@ -302,7 +302,7 @@ class GateConfig(Record):
 class StepConfig(Record):
     """One widening of a canary."""
 
-    share: Annotated[float, Field(gt=0, le=1)]
+    share: Share
     min_minutes: float = Field(ge=0)
     min_users: int = Field(ge=1)
     """Distinct users in each of candidate and control."""
@@ -323,6 +323,13 @@ class ShadowConfig(Record):
     min_users: int = Field(50, ge=1)
     """Distinct users whose requests were repeated."""
     timeout_minutes: float = Field(1440.0, gt=0)
+
+    @property
+    def step(self) -> StepConfig:
+        """As a step of a rollout, one in which no user gets the candidate."""
+        return StepConfig(
+            share=0.0, min_minutes=self.min_minutes, min_users=self.min_users, timeout_minutes=self.timeout_minutes
+        )
 
 
 class RolloutConfig(Record):
@@ -346,8 +353,8 @@ class RolloutConfig(Record):
     @model_validator(mode="after")
     def _steps_widen(self) -> "RolloutConfig":
         shares = [step.share for step in self.steps]
-        if not shares or shares != sorted(set(shares)) or shares[-1] != 1.0:
-            raise ValueError("shares must rise from step to step and end at 1.0")
+        if not shares or shares != sorted(set(shares)) or shares[0] == 0.0 or shares[-1] != 1.0:
+            raise ValueError("shares must be above 0, rise from step to step and end at 1.0")
         if any(0.5 < share < 1.0 for share in shares):
             raise ValueError("above 0.5 there is no control of equal size; the last compared step is 0.5, then 1.0")
         return self

@@ -89,7 +89,7 @@ def _write_report(owed: Owed, business: BusinessConfig, reports_dir: Path, now: 
         business=business.business,
         version=owed.version,
         previous_version=owed.previous_version,
-        state="done" if owed.report.result == "promoted" else "rolled_back",
+        state="done" if owed.report.result == "promoted" else owed.report.result,
         reason=owed.report.reason,
         started_at=owed.report.started_at,
         steps=owed.report.steps,

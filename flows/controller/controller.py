@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evals.online import arm_evidence
+from evals.shadow import shadow_evidence
 from flows.controller.aftermath import align_aliases, is_aligned, settle
 from flows.controller.desk import Desk, needed_versions
 from flows.controller.fleet import Fleet
@@ -21,6 +22,7 @@ from flows.controller.versions import VersionBook
 from pipeline.config import BusinessConfig, Config
 from pipeline.errors import PipelineError
 from pipeline.events.read import read_events
+from pipeline.events.shadows import read_shadow_pairs
 from pipeline.gateway.guard import Trip
 from pipeline.records import ModelVersion, Routes, StepEvidence
 from pipeline.registry.base import ModelRegistry
@@ -222,12 +224,16 @@ class Controller:
     def _evidence(self, canary: Canary, business: BusinessConfig, now: datetime) -> Evidence:
         """What users have shown; nothing when the event log cannot be read, so that the step's time-out still comes."""
         with self._surviving(f"{canary.business}: evidence"):
+            model = self._publisher.target(canary.business, canary.candidate).model
+            if canary.in_shadow:
+                pairs = read_shadow_pairs(self._events_dir, canary.business, canary.started_at, now)
+                return shadow_evidence(pairs, salt=canary.salt, candidate_model=model, since=canary.step_started_at)
             events = read_events(self._events_dir, canary.business, canary.started_at, now)
             return arm_evidence(
                 events.interactions,
                 events.feedback,
                 salt=canary.salt,
-                candidate_model=self._publisher.target(canary.business, canary.candidate).model,
+                candidate_model=model,
                 since=canary.step_started_at,
                 max_ttft_ms=business.rollout.max_ttft_p90_ms,
             )

@@ -63,6 +63,8 @@ def _canary(controller: Controller, business: BusinessConfig) -> dict[str, Any] 
         "share": step.share,
         "step": canary.step + 1,
         "steps": len(business.rollout.steps),
+        "in_shadow": canary.in_shadow,
+        "ab": canary.ab.model_dump(mode="json") if canary.ab else None,
         "started_at": canary.started_at.isoformat(),
         "step_started_at": canary.step_started_at.isoformat(),
         "deadline": canary.deadline.isoformat(),

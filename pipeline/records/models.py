@@ -253,6 +253,7 @@ class StepEvidence(Record):
     """What one step of a canary has shown: candidate and control at the same share and time."""
 
     share: Share
+    """0 while the version was in shadow."""
     started_at: AwareDatetime
     ended_at: AwareDatetime | None
     """None while the step goes on."""
@@ -260,6 +261,8 @@ class StepEvidence(Record):
     control_users: int
     checks: tuple[Check, ...]
     """Candidate minus control, as `evals.online` names the metrics."""
+    is_ab: bool = False
+    """An A/B test, which is measured and promotes nothing."""
 
 
 class RolloutReport(Record):
@@ -269,7 +272,8 @@ class RolloutReport(Record):
     version: int
     previous_version: int | None
     """What was in service before, and is what a rollback returns to; None for the base model."""
-    state: Literal["canary", "paused", "done", "rolled_back"]
+    state: Literal["canary", "paused", "done", "rolled_back", "ended"]
+    """`ended`: an A/B test was over, and the previous version serves everybody again."""
     reason: str
     """One sentence for a person: why the rollout stands where it stands."""
     started_at: AwareDatetime

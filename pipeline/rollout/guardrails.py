@@ -90,27 +90,28 @@ def check_step(
     alpha = config.alpha / (CHECKS_PER_STEP * len(config.steps))
     candidate, control = evidence.candidate, evidence.control
     checks = [
-        _against_limit(
+        against_limit(
             HARD_FAILURE_LIMIT, candidate.values.get("hard_failure", ()), config.max_hard_failure_rate, alpha, step
         )
     ]
     compared = step.share < 1.0
     if control_is_base or not compared:
-        checks.append(_against_limit(TTFT_LIMIT, candidate.values.get(TTFT_LIMIT, ()), SLOW_SHARE_AT_P90, alpha, step))
+        checks.append(against_limit(TTFT_LIMIT, candidate.values.get(TTFT_LIMIT, ()), SLOW_SHARE_AT_P90, alpha, step))
     if compared:
         checks += [
-            _against_control(name, candidate.values.get(name, ()), control.values.get(name, ()), alpha, step)
+            against_control(name, candidate.values.get(name, ()), control.values.get(name, ()), alpha, step)
             for name in GUARDRAILS
             if not (name in LATENCIES and control_is_base)
         ]
-        checks.append(_sample_ratio(candidate.new_users, control.new_users, alpha))
-        checks.append(_assignment(evidence))
+        checks.append(sample_ratio(candidate.new_users, control.new_users, alpha))
+        checks.append(assignment(evidence))
     return tuple(checks)
 
 
-def _against_control(
+def against_control(
     metric: str, candidate: Sequence[float], control: Sequence[float], alpha: float, step: StepConfig
 ) -> Check:
+    """Difference of two means over users, with bounds of which each fails with probability `alpha` at most."""
     users = len(candidate) + len(control)
     if len(candidate) < 2 or len(control) < 2:
         return _no_evidence(metric, users)
@@ -122,7 +123,8 @@ def _against_control(
     return _check(metric, estimate, width * math.sqrt(mine + theirs), 0.0, users, effect)
 
 
-def _against_limit(metric: str, values: Sequence[float], limit: float, alpha: float, step: StepConfig) -> Check:
+def against_limit(metric: str, values: Sequence[float], limit: float, alpha: float, step: StepConfig) -> Check:
+    """A mean over users and a limit that it must not be shown to exceed."""
     if len(values) < 2:
         return _no_evidence(metric, len(values))
     mean, variance = sum(values) / len(values), _variance(values)
@@ -131,7 +133,8 @@ def _against_limit(metric: str, values: Sequence[float], limit: float, alpha: fl
     return _check(metric, mean, width * math.sqrt(variance), limit, len(values), limit + effect)
 
 
-def _sample_ratio(candidate: int, control: int, alpha: float) -> Check:
+def sample_ratio(candidate: int, control: int, alpha: float) -> Check:
+    """Whether as many new users came to one arm as to the other."""
     users = candidate + control
     if users == 0:
         return _no_evidence(SAMPLE_RATIO, 0)
@@ -149,7 +152,8 @@ def _sample_ratio(candidate: int, control: int, alpha: float) -> Check:
     )
 
 
-def _assignment(evidence: Evidence) -> Check:
+def assignment(evidence: Evidence) -> Check:
+    """Whether everybody is in the arm that they were drawn for."""
     requests = evidence.candidate.requests + evidence.control.requests
     users = evidence.candidate.users + evidence.control.users
     if not requests:

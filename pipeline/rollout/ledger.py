@@ -91,7 +91,7 @@ def record_decision(
     owed = list(ledger.owed)
     if candidate is not None and state != ledger.state:
         tried.append(candidate.candidate)
-        stage = "paused" if isinstance(state, Paused) else f"canary, step {candidate.step + 1}"
+        stage = "paused" if isinstance(state, Paused) else _stage(candidate)
         owed.append(Owed(version=candidate.candidate, tags={"rollout": stage, **tags}))
     if isinstance(state, Steady) and state != ledger.state and state.last:
         version = state.last.version
@@ -111,10 +111,16 @@ def _owed_at_the_end(steady: Steady, outcome: Outcome, tags: dict[str, str]) -> 
     promoted = outcome.result == "promoted"
     return Owed(
         version=outcome.version,
-        tags={"rollout": "stable" if promoted else "rolled_back", **tags},
+        tags={"rollout": "stable" if promoted else outcome.result, **tags},
         report=outcome,
         previous_version=steady.previous if promoted else steady.stable,
     )
+
+
+def _stage(canary: Canary) -> str:
+    if canary.ab:
+        return "A/B test"
+    return "shadow" if canary.in_shadow else f"canary, step {canary.step + 1}"
 
 
 def _owed_for(request: Request, refused: str | None, tags: dict[str, str], now: datetime) -> list[Owed]:

@@ -24,8 +24,14 @@ def route_of(
     candidate = target_of(canary.candidate)
     if not candidate.replicas:
         return Route(business=state.business, stable=stable, salt=canary.salt)
-    share = current_step(canary, config).share
-    return Route(business=state.business, stable=stable, candidate=candidate, share=share, salt=canary.salt)
+    return Route(
+        business=state.business,
+        stable=stable,
+        candidate=candidate,
+        share=current_step(canary, config).share,
+        salt=canary.salt,
+        shadow=config.shadow.share if config.shadow and canary.in_shadow else 0.0,
+    )
 
 
 def published_target(routes: Mapping[str, Route], business: str, version: int | None) -> Target | None:

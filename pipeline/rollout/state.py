@@ -11,9 +11,11 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from pipeline.config import RolloutConfig, StepConfig
+from pipeline.config import RolloutConfig, ShadowConfig, StepConfig
 from pipeline.records import BusinessKey, Check, Record, StepEvidence, content_id
+from pipeline.rollout.ab import AbTest, check_ab
 from pipeline.rollout.guardrails import PLUMBING, SAMPLE_RATIO, Evidence, check_step
+from pipeline.rollout.shadow import check_shadow
 
 
 class Outcome(Record):
@@ -21,7 +23,8 @@ class Outcome(Record):
 
     version: int
     """The version that the rollout was about."""
-    result: Literal["promoted", "rolled_back"]
+    result: Literal["promoted", "rolled_back", "ended"]
+    """`ended`: an A/B test was over."""
     reason: str
     """One sentence for a person."""
     actor: str
@@ -60,6 +63,10 @@ class Canary(Record):
     started_at: AwareDatetime
     history: tuple[StepEvidence, ...] = ()
     """The steps that are done."""
+    in_shadow: bool = False
+    """Before the first step: the candidate answers copies of requests, and nobody sees that."""
+    ab: AbTest | None = None
+    """A fixed split in place of the steps; it ends at the deadline."""
 
     @model_validator(mode="after")
     def _candidate_is_new(self) -> "Canary":
@@ -91,6 +98,7 @@ class Action(StrEnum):
     ADVANCE = "advance"
     PROMOTE = "promote"
     ROLL_BACK = "roll_back"
+    END = "end"
 
 
 class Decision(NamedTuple):
@@ -124,16 +132,26 @@ def previous_of(state: Steady | Canary | Paused) -> int | None:
 
 
 def current_step(canary: Canary, config: RolloutConfig) -> StepConfig:
-    """The configured step that the canary stands on; the last one when the configuration lost steps meanwhile."""
+    """The configured step that the canary stands on; the last one when the configuration lost steps meanwhile.
+
+    A version in shadow, and an A/B test, stand on a step of their own.
+    """
+    if canary.in_shadow:
+        return (config.shadow or ShadowConfig()).step
+    if canary.ab:
+        return config.steps[-1].model_copy(update={"share": canary.ab.share})
     return config.steps[min(canary.step, len(config.steps) - 1)]
 
 
-def start(steady: Steady, candidate: int, now: datetime, config: RolloutConfig, actor: str) -> Canary:
-    """Begin a canary at the first step.
+def start(
+    steady: Steady, candidate: int, now: datetime, config: RolloutConfig, actor: str, ab: AbTest | None = None
+) -> Canary:
+    """Begin a canary, in shadow where the business has that, else at the first step; or an A/B test.
 
     Raises:
         ValueError: the candidate is in service already.
     """
+    first = config.shadow.step if config.shadow else config.steps[0]
     return Canary(
         business=steady.business,
         stable=steady.stable,
@@ -141,10 +159,12 @@ def start(steady: Steady, candidate: int, now: datetime, config: RolloutConfig, 
         candidate=candidate,
         step=0,
         step_started_at=now,
-        deadline=now + timedelta(minutes=config.steps[0].timeout_minutes),
+        deadline=ab.until if ab else now + timedelta(minutes=first.timeout_minutes),
         salt=content_id([steady.business, candidate, now.isoformat()])[:16],
         actor=actor,
         started_at=now,
+        in_shadow=config.shadow is not None and ab is None,
+        ab=ab,
     )
 
 
@@ -157,6 +177,9 @@ def advance(
     time, its minimum users in candidate and control, an even sample ratio and every user in the arm that they were
     drawn for; at the deadline a step that lacks any of these rolls back. Evidence of another rollout or step counts as
     none, so that deciding twice on the same evidence is deciding once.
+
+    A version in shadow needs the same of the users whose requests it got copies of. An A/B test goes on until its end,
+    whatever its outcomes are.
     """
     canary = canary_of(state)
     if canary is None:
@@ -169,11 +192,13 @@ def advance(
         reason = "worse than allowed: " + ", ".join(_describe(check) for check in worse)
         steady = roll_back(canary, "guardrails", reason, now, shown)
         return Decision(steady, Action.ROLL_BACK, reason, shown.checks)
+    if canary.ab and not isinstance(state, Steady):
+        return _run_ab(state, canary, canary.ab, shown, now)
     if isinstance(state, Paused):
         return Decision(state, Action.HOLD, f"paused by {state.by}", shown.checks)
     missing = _missing(canary, current_step(canary, config), evidence, shown.checks, now)
     if missing and now >= canary.deadline:
-        reason = f"the step of {shown.share:.0%} timed out: {missing}"
+        reason = f"{_named(canary, shown)} timed out: {missing}"
         return Decision(roll_back(canary, "time-out", reason, now, shown), Action.ROLL_BACK, reason, shown.checks)
     if missing:
         return Decision(canary, Action.HOLD, missing, shown.checks)
@@ -251,20 +276,27 @@ def step_evidence(
 ) -> StepEvidence:
     """What the step under way has shown."""
     step = current_step(canary, config)
+    if canary.in_shadow:
+        checks = check_shadow(evidence, step, config)
+    elif canary.ab:
+        checks = check_ab(evidence, step, config)
+    else:
+        checks = check_step(evidence, step, config, control_is_base=canary.stable is None)
     return StepEvidence(
         share=step.share,
         started_at=canary.step_started_at,
         ended_at=ended_at,
         candidate_users=evidence.candidate.users,
         control_users=evidence.control.users,
-        checks=check_step(evidence, step, config, control_is_base=canary.stable is None),
+        checks=checks,
+        is_ab=canary.ab is not None,
     )
 
 
 def _missing(canary: Canary, step: StepConfig, evidence: Evidence, checks: tuple[Check, ...], now: datetime) -> str:
     """What the step still lacks; empty when it may go on."""
     users = {"candidate": evidence.candidate.users}
-    if step.share < 1.0:
+    if 0.0 < step.share < 1.0:
         users["control"] = evidence.control.users
     few = [f"{count} of {step.min_users} users in {arm}" for arm, count in users.items() if count < step.min_users]
     if few:
@@ -285,7 +317,7 @@ def _missing(canary: Canary, step: StepConfig, evidence: Evidence, checks: tuple
 
 def _step_up(canary: Canary, shown: StepEvidence, now: datetime, config: RolloutConfig) -> Decision:
     history = (*canary.history, shown)
-    if canary.step + 1 >= len(config.steps):
+    if not canary.in_shadow and canary.step + 1 >= len(config.steps):
         reason = f"all {len(config.steps)} steps passed"
         outcome = Outcome(
             version=canary.candidate,
@@ -298,15 +330,45 @@ def _step_up(canary: Canary, shown: StepEvidence, now: datetime, config: Rollout
         )
         steady = Steady(business=canary.business, stable=canary.candidate, previous=canary.stable, last=outcome)
         return Decision(steady, Action.PROMOTE, reason, shown.checks)
-    following = config.steps[canary.step + 1]
+    step = 0 if canary.in_shadow else canary.step + 1
+    following = config.steps[step]
     update = {
-        "step": canary.step + 1,
+        "in_shadow": False,
+        "step": step,
         "step_started_at": now,
         "deadline": now + timedelta(minutes=following.timeout_minutes),
         "history": history,
     }
-    reason = f"{shown.share:.0%} passed, on to {following.share:.0%}"
+    passed = "shadow" if canary.in_shadow else f"{shown.share:.0%}"
+    reason = f"{passed} passed, on to {following.share:.0%}"
     return Decision(canary.model_copy(update=update), Action.ADVANCE, reason, shown.checks)
+
+
+def _run_ab(state: Canary | Paused, canary: Canary, ab: AbTest, shown: StepEvidence, now: datetime) -> Decision:
+    """A pause changes nothing: there is nothing to widen, and the end was set when the test began."""
+    if now < ab.until:
+        until = ab.until.isoformat(timespec="seconds")
+        return Decision(state, Action.HOLD, f"A/B test of {ab.share:.0%} until {until}", shown.checks)
+    return _end_ab(canary, shown, now, "the A/B test is over")
+
+
+def _end_ab(canary: Canary, shown: StepEvidence, now: datetime, reason: str) -> Decision:
+    """What served before serves everybody again; which version is better is for a person to read."""
+    outcome = Outcome(
+        version=canary.candidate,
+        result="ended",
+        reason=reason,
+        actor=canary.actor,
+        started_at=canary.started_at,
+        ended_at=now,
+        steps=(shown,),
+    )
+    steady = Steady(business=canary.business, stable=canary.stable, previous=canary.previous, last=outcome)
+    return Decision(steady, Action.END, reason, shown.checks)
+
+
+def _named(canary: Canary, shown: StepEvidence) -> str:
+    return "the shadow" if canary.in_shadow else f"the step of {shown.share:.0%}"
 
 
 def _describe(check: Check) -> str:
