@@ -46,7 +46,7 @@ from flows.options import CONFIGS
 @click.option(
     "--work-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep answers here: a comparison that was killed goes on, a second one costs nothing.",
+    help="Keep answers here: a comparison that was killed goes on. Take a new folder when an engine was changed.",
 )
 @click.option(
     "--key-file", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Holds the engines' API key."
