@@ -8,6 +8,7 @@ import logging
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Loop:
-    """Ticks every `poll_s` seconds, and at once when it is woken."""
+    """Begins a tick every `poll_s` seconds, and at once when it is woken."""
 
     def __init__(self, poll_s: float) -> None:
         self._poll_s = poll_s
@@ -52,11 +53,12 @@ class Loop:
         """Tick until stopped. A tick that fails in a way nobody thought of is logged, and the next one tries again."""
         while not self._stopped.is_set():
             self._woken.clear()
+            due = time.monotonic() + self._poll_s
             try:
                 tick(datetime.now(UTC))
             except Exception:
                 log.exception("tick failed; the next one tries again")
-            self._woken.wait(self._poll_s)
+            self._woken.wait(max(0.0, due - time.monotonic()))
 
 
 def build(config: Config, settings: Settings, services: Services, loop: Loop) -> Controller:

@@ -3,7 +3,9 @@
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import httpx
 
@@ -63,20 +65,25 @@ def rollouts_of(trail: tuple[AuditEntry, ...]) -> list[Rollout]:
 
 def logged(stack: Stack) -> list[Logged]:
     """Every whole line about an interaction, as it stands in the segments."""
-    found = []
-    for file in sorted((stack.state_dir / "events" / "segments").glob("*.jsonl")):
-        for line in file.read_bytes().split(b"\n")[:-1]:
-            one = json.loads(line).get("interaction")
-            if one:
-                found.append(Logged(one["interaction_id"], one["arm"], one["model_version"], one["stream_end"]))
-    return found
+    found = [line["interaction"] for line in _lines(stack) if "interaction" in line]
+    return [Logged(one["interaction_id"], one["arm"], one["model_version"], one["stream_end"]) for one in found]
 
 
 def collected(stack: Stack, began: datetime) -> dict[str, int]:
-    """Event ids as a night would find them, each with how often."""
+    """Event ids as a night would find them, each with how often; those whose interaction died with its gateway are
+    taken from the segments, where they wait for it."""
     end = datetime.now(UTC) + timedelta(minutes=1)
     events = read_events(stack.state_dir / "events", BUSINESS, began - timedelta(minutes=1), end)
-    return dict(Counter(event.event_id for event in events.feedback))
+    known = {interaction.interaction_id for interaction in events.interactions}
+    said = [line["feedback"] for line in _lines(stack) if "feedback" in line]
+    waiting = {one["event_id"] for one in said if one["interaction_id"] not in known}
+    return dict(Counter([*(event.event_id for event in events.feedback), *waiting]))
+
+
+def _lines(stack: Stack) -> Iterator[dict[str, Any]]:
+    for file in sorted((stack.state_dir / "events" / "segments").glob("*.jsonl")):
+        for line in file.read_bytes().split(b"\n")[:-1]:
+            yield json.loads(line)
 
 
 def _is_quiet(ending: Ending) -> bool:

@@ -1,6 +1,7 @@
 """One run: the stack up, users on it, the schedule played, the end awaited, the promises checked."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -26,7 +27,7 @@ def run(seed: int, seconds: float, folder: Path, say: Callable[[str], None]) -> 
 
     Args:
         seconds: of faults; starting before and ending after take another half to two minutes.
-        folder: an empty one; logs, the history and, after a violation, the state stay in it.
+        folder: an empty one; logs and history stay in it, and after a violation `state-kept`.
         say: is told each event, with the seconds since the load began.
     """
     history = History(seed)
@@ -45,6 +46,8 @@ def run(seed: int, seconds: float, folder: Path, say: Callable[[str], None]) -> 
         history.collected = ending.collected(stack, began)
         violations = check(history)
         history.write(folder / "history.json")
+        if violations:
+            shutil.copytree(folder / "state", folder / "state-kept")  # the disk goes with the run
         return history, violations
 
 
