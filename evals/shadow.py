@@ -9,7 +9,7 @@ from datetime import datetime
 from evals.online import quantile, user_means, user_of
 from pipeline.clean.quality import is_refusal
 from pipeline.events.shadows import ShadowPair
-from pipeline.records import Choice, StreamEnd
+from pipeline.records import Choice, StreamEnd, Usage
 from pipeline.rollout.guardrails import LONG_FACTOR, ArmEvidence, Evidence
 from pipeline.rollout.shadow import AGREEMENT
 
@@ -36,12 +36,12 @@ def shadow_evidence(pairs: Iterable[ShadowPair], *, salt: str, candidate_model: 
     candidate: dict[str, _Metric] = {
         "hard_failure": lambda pair: float(is_failure(pair)),
         "refusal": lambda pair: _refuses(pair.shadow.choices),
-        "output_length": lambda pair: _is_above(pair.shadow.usage and pair.shadow.usage.completion_tokens, long_tokens),
+        "output_length": lambda pair: _is_above(pair.shadow.usage, long_tokens),
         AGREEMENT: lambda pair: agreement(text_of(pair.served.choices), text_of(pair.shadow.choices)),
     }
     served: dict[str, _Metric] = {
         "refusal": lambda pair: _refuses(pair.served.choices),
-        "output_length": lambda pair: _is_above(pair.served.usage and pair.served.usage.completion_tokens, long_tokens),
+        "output_length": lambda pair: _is_above(pair.served.usage, long_tokens),
     }
     by_user: dict[str, list[ShadowPair]] = defaultdict(list)
     for pair in mine:
@@ -85,5 +85,5 @@ def _refuses(choices: tuple[Choice, ...]) -> float | None:
     return float(is_refusal(text)) if text.strip() else None
 
 
-def _is_above(tokens: int | None, limit: float) -> float | None:
-    return None if tokens is None else float(tokens > limit)
+def _is_above(usage: Usage | None, limit: float) -> float | None:
+    return None if usage is None else float(usage.completion_tokens > limit)
