@@ -41,6 +41,11 @@ REGISTRY = "registry"
 _FIRST_WITHIN_S = 5.0
 
 Pick = Callable[[random.Random], tuple[What, str, float]]
+Rest = tuple[float, float]
+"""Shortest and longest time between two events of a lane, in seconds."""
+_REST: Rest = (8.0, 25.0)
+_LONG_REST: Rest = (20.0, 50.0)
+"""MLflow and the controller take ten seconds to start; a canary gets somewhere only while both are up."""
 
 
 def make_schedule(seed: int, seconds: float, versions: int) -> tuple[Event, ...]:
@@ -52,14 +57,14 @@ def make_schedule(seed: int, seconds: float, versions: int) -> tuple[Event, ...]
     Args:
         versions: how many there are to ask for, numbered from 1.
     """
-    lanes: tuple[Pick, ...] = (
-        lambda draw: (What.KILL, "controller", draw.uniform(0.5, 4.0)),
-        lambda draw: (What.KILL, draw.choice(GATEWAYS), draw.uniform(0.5, 4.0)),
-        lambda draw: (draw.choice((What.KILL, What.HANG)), draw.choice(ENGINES), draw.uniform(1.0, 16.0)),
-        lambda draw: (What.KILL, "mlflow", draw.uniform(0.5, 4.0)),
-        lambda draw: (What.FILL, DISK, draw.uniform(1.0, 4.0)),
+    lanes: tuple[tuple[Pick, Rest], ...] = (
+        (lambda draw: (What.KILL, "controller", draw.uniform(0.5, 4.0)), _LONG_REST),
+        (lambda draw: (What.KILL, draw.choice(GATEWAYS), draw.uniform(0.5, 4.0)), _REST),
+        (lambda draw: (draw.choice((What.KILL, What.HANG)), draw.choice(ENGINES), draw.uniform(1.0, 16.0)), _REST),
+        (lambda draw: (What.KILL, "mlflow", draw.uniform(0.5, 4.0)), _LONG_REST),
+        (lambda draw: (What.FILL, DISK, draw.uniform(1.0, 4.0)), _REST),
     )
-    events = [e for number, pick in enumerate(lanes) for e in _lane(_drawn(seed, number), seconds, pick)]
+    events = [e for lane, (pick, rest) in enumerate(lanes) for e in _lane(_drawn(seed, lane), seconds, pick, rest)]
     events += _wishes(_drawn(seed, len(lanes)), seconds, versions)
     return tuple(sorted(events, key=lambda event: event.at_s))
 
@@ -68,12 +73,12 @@ def _drawn(seed: int, lane: int) -> random.Random:
     return random.Random(f"{seed}/{lane}")
 
 
-def _lane(draw: random.Random, seconds: float, pick: Pick) -> Iterator[Event]:
+def _lane(draw: random.Random, seconds: float, pick: Pick, rest: Rest) -> Iterator[Event]:
     at = draw.uniform(0.5, _FIRST_WITHIN_S)
     while at < seconds:
         what, target, lasts = pick(draw)
         yield Event(at, what, target, lasts)
-        at += lasts + draw.uniform(8.0, 25.0)
+        at += lasts + draw.uniform(*rest)
 
 
 def _wishes(draw: random.Random, seconds: float, versions: int) -> Iterator[Event]:
