@@ -31,7 +31,7 @@ from pipeline.gateway.request import copy_body, engine_fields
 from pipeline.gateway.routes import RouteTable
 from pipeline.gateway.routing import assignment_hash, pick_replica
 from pipeline.gateway.turn import Turn
-from pipeline.gateway.upstream import Engines, Expired, UpstreamError
+from pipeline.gateway.upstream import Engines, Expired, NoConnection, UpstreamError
 from pipeline.records import Route, StreamEnd, Target
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,10 @@ log = logging.getLogger(__name__)
 _MOST_COPIES = 32
 _MOST_BYTES = 8 * 1024 * 1024
 """Of one business's requests that wait to be repeated."""
+
+
+_NOT_HELD = 404
+"""What an engine says that does not know the candidate."""
 
 
 class Fate(StrEnum):
@@ -51,6 +55,7 @@ class Fate(StrEnum):
     BUSY = "busy"  # requests of users wait, or run on every replica of the candidate in too great a number
     LIMITS = "limits"  # the business has reached one of its limits
     BUDGET = "budget"
+    AWAY = "away"  # no engine took it: it is down, or was started again and does not hold the candidate yet
     OVER = "over"  # the candidate is no longer in shadow
     BARRED = "barred"  # it failed in a burst, or was rolled back by command
     STOPPED = "stopped"  # the gateway stopped first
@@ -91,7 +96,7 @@ class Shadows:
         engines: Engines,
         table: RouteTable,
         admission: Admission,
-        in_flight: Mapping[str, int],
+        in_flight: dict[str, int],
         budget: TokenBudget,
         writer: SegmentWriter,
         metrics: Metrics,
@@ -195,9 +200,9 @@ class Shadows:
         if reserved is None:
             return Fate.BUDGET
         await asyncio.to_thread(self._budget.keep)
-        replica = pick_replica(replicas, dict(self._in_flight), copy.affinity)
+        replica = pick_replica(replicas, self._in_flight, copy.affinity)
         answer, fate = await self._ask(copy, target, replica, body)
-        if answer.prompt_tokens is not None:  # else nobody knows what it took: all that was reserved counts
+        if fate is Fate.AWAY or answer.prompt_tokens is not None:  # else it may have taken all that was reserved
             self._budget.settle(reserved, answer.tokens)
             tokens = self._metrics.shadow_tokens
             tokens[copy.business] = tokens.get(copy.business, 0) + answer.tokens
@@ -218,8 +223,13 @@ class Shadows:
         started_at, sent = self._clock(), perf_counter_ns()
         answer = Answer()
         try:
-            answer = read_json_answer(await steps.start(call.whole()))
+            said = await steps.start(call.whole())
+            if call.status == _NOT_HELD:
+                return answer, Fate.AWAY
+            answer = read_json_answer(said)
             end = judge_end(StreamEnd.COMPLETE, call.status, answer, is_stream=False)
+        except NoConnection:
+            return answer, Fate.AWAY
         except UpstreamError as error:
             end = StreamEnd.TIMEOUT if isinstance(error, Expired) else StreamEnd.UPSTREAM_CUT
         finally:

@@ -320,6 +320,31 @@ async def test_a_candidate_that_fails_in_a_burst_is_barred_and_gets_no_more_copi
     ] * 2
 
 
+async def test_an_engine_that_is_down_or_lacks_the_candidate_says_nothing_of_it(
+    tmp_path: Path, engine: StubEngine, shadow_engine: StubEngine
+) -> None:
+    async def unknown(peer: Peer) -> None:
+        await peer.json({"error": {"message": f"no model {peer.body['model']}"}}, status=404)
+
+    shadow_engine.script = unknown
+    tight = ShadowConfig(share=1.0, tokens_per_hour=60, max_answer_tokens=50)  # room for one copy at a time
+    async with (
+        running_gateway(tmp_path, engine.url, shadows={"support": tight}) as gateway,
+        httpx.AsyncClient() as client,
+    ):
+        down = StubEngine(answer_fine, url="http://127.0.0.1:1")
+        await put(client, gateway, in_shadow(engine, shadow_engine))
+        await ask(client, gateway)
+        await counted(client, gateway, "away")
+        await put(client, gateway, in_shadow(engine, down, generation=2))
+        for number in range(2, 8):
+            await ask(client, gateway)
+            await counted(client, gateway, "away", number)
+        trips = (await client.get(f"{gateway.admin_url}/admin/trips", headers=ADMIN)).json()["trips"]
+    assert trips == []
+    assert gateway.shadows() == []
+
+
 async def test_what_waits_when_the_shadow_ends_is_not_sent(
     tmp_path: Path, engine: StubEngine, shadow_engine: StubEngine
 ) -> None:
