@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evals.scorers import pii_leak
@@ -101,19 +101,25 @@ def test_structures_and_types_stay() -> None:
 VALUES = ["13912345678", "+44 20 7946 0958", "(415) 555-0100", "010-62345678", "4111111111111111", "a@b.com", "8.8.4.4"]
 VALUES += ["11010519491231002X", "身份证110108670101123", "GB82 WEST 1234 5698 7654 32", "SSN 123-45-6789", "卡号 4111"]
 soups = st.lists(st.sampled_from([*VALUES, "说", " ", "\n", "，", "电话", "x"]), max_size=8).map("".join)
+glued = st.lists(st.sampled_from(VALUES) | st.text("0123456789", max_size=3), max_size=8).map("".join)
 
 
-@settings(max_examples=80, deadline=None)
-@given(soups)
+@settings(max_examples=150, deadline=None)
+@given(soups | glued)
 def test_what_is_left_is_no_leak_and_is_left_alone_the_second_time(text: str) -> None:
-    turns = Texts((user("说" + text),), (), user(""), ())
-    (result,) = scrub_conversation((turns,), find_all((turns,), detector, frozenset()), frozenset(), RULES)
-    # Numbers glued into one soup may leave a new one behind: then the record fails closed, and nothing gets through.
-    assume(isinstance(result, Scrubbed))
-    assert isinstance(result, Scrubbed)
-    once = str(result.texts.messages[0]["content"])
+    once = scrubbed("说" + text)
     assert detector([once]) == [[]]
     assert scrubbed(once) == once
+
+
+def test_a_conversation_in_which_surrogates_would_read_as_other_numbers_gets_labels() -> None:
+    whole = Texts((user("我是13912345678"),), (), user("好"), ())
+    glue = Texts((user("4111111111111111 18.8.4.4x电话13912345678"),), (), user("好"), ())
+    first, second = scrub(whole, glue)
+    assert first.texts.messages[0]["content"] == "我是<PHONE_1>"
+    assert second.texts.messages[0]["content"] == "<CARD_1> <IP_1>x电话<PHONE_1>"
+    (alone,) = scrub(whole)
+    assert re.fullmatch(r"我是154\d{8}", str(alone.texts.messages[0]["content"]))
 
 
 def test_the_gate_counts_no_surrogate_as_a_leak_but_every_other_number() -> None:

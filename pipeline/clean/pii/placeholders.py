@@ -101,18 +101,32 @@ def scrub_conversation(
 ) -> list[Scrubbed | ScrubFailure]:
     """The records of one session in their order in time, with one set of placeholders for all of them.
 
+    Where a surrogate and what it is glued to would read as other personal data, the whole session gets labels.
+
     Args:
         turns: each record's texts.
         findings: what `find_all` gave for them.
         fixed: system prompts that are the business's own text; names in them stay.
         rules: of the business, as the detector had them.
     """
-    session = _Session(_known_values(turns, findings, fixed), rules or Rules())
+    known = _known_values(turns, findings, fixed)
+    rules = rules or Rules()
+    if rules.surrogates:
+        try:
+            return _scrub_all(turns, _Session(known, rules, surrogates=True), findings, fixed)
+        except _Glued:
+            logger.info("Surrogates do not fit into a conversation: it gets labels")
+    return _scrub_all(turns, _Session(known, rules, surrogates=False), findings, fixed)
+
+
+def _scrub_all(
+    turns: Sequence[Texts], session: "_Session", findings: Findings, fixed: frozenset[str]
+) -> list[Scrubbed | ScrubFailure]:
     results: list[Scrubbed | ScrubFailure] = []
     for texts in turns:
         try:
             results.append(_scrub(texts, _Scrubber(session, findings), fixed))
-        except PipelineError:
+        except (PipelineError, _Glued):
             raise
         except Exception as error:  # fail closed: a record passes only if all of this went well
             reason = str(error) if isinstance(error, Unscrubbable | _Leak) else type(error).__name__
@@ -124,12 +138,17 @@ class _Leak(Exception):
     """Something that must be gone is not."""
 
 
+class _Glued(Exception):
+    """A surrogate and what stands beside it are found as personal data again."""
+
+
 @dataclass
 class _Session:
-    """Placeholders given so far; the only state, and it lives as long as one `scrub_conversation`."""
+    """Placeholders given so far; the only state, and it lives as long as one `_scrub_all`."""
 
     known: dict[str, str]
     rules: Rules
+    surrogates: bool
     numbers: dict[tuple[str, str], int] = field(default_factory=dict)
     """Entity and canonical value to the value's number among those of its kind."""
 
@@ -141,7 +160,7 @@ class _Session:
 
     def placeholder(self, entity: str, value: str) -> str:
         number = self.number(entity, value)
-        made = surrogate(entity, fold(value).text, number) if self.rules.surrogates else None
+        made = surrogate(entity, fold(value).text, number) if self.surrogates else None
         return made or f"<{entity}_{number}>"
 
     def number(self, entity: str, value: str) -> int:
@@ -174,6 +193,8 @@ class _Scrubber:
             text = self._replaced(Piece(text, piece.place), spans)
             # What stood behind the replaced value may have hidden another one.
             spans = [s for s in self._session.patterns([text])[0] if s.entity not in NAMES]
+        if self._session.surrogates:
+            raise _Glued
         raise _Leak("patterns are still found after replacing")
 
     def _replaced(self, piece: Piece, spans: list[Span]) -> str:
