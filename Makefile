@@ -1,6 +1,6 @@
 # make demo | make test: each does its own set-up. `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo down test chaos prove prove-fast check format bench-pii bench-gate bench-gateway bench-dedup bench-clean bench-train bench-learning
+.PHONY: help setup demo down test chaos prove prove-fast check format bench-pii bench-gate bench-gateway bench-dedup bench-clean bench-train bench-learning bench-rollout
 
 PY := .venv/bin/python
 
@@ -34,6 +34,9 @@ bench-gateway: setup  ## measure the gateway against nginx, Envoy and LiteLLM; A
 
 bench-dedup: setup  ## measure the search for near-duplicates against datasketch and against the exact truth
 	@$(PY) -m tests.benchmarks.dedup $(ARGS)
+
+bench-rollout: setup  ## measure the way from a click in MLflow to live traffic, and back, against an nginx that is reloaded
+	@$(PY) -m tests.benchmarks.rollout $(ARGS)
 
 bench-train: setup  ## measure training against TRL's plain trainers
 	@$(PY) -m tests.benchmarks.train $(ARGS)
