@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from evals.online import arm_evidence
 from evals.shadow import shadow_evidence
 from flows.controller.aftermath import align_aliases, is_aligned, settle
@@ -269,10 +271,13 @@ class Controller:
         """One thing that fails must not keep the others from being done; the next tick tries again."""
         try:
             yield
-        except PipelineError as error:
-            self.problems[where] = str(error)
-            if self._told.get(where) != str(error):
-                log.warning("%s: %s", where, error)
+        except (PipelineError, SQLAlchemyError) as error:
+            problem = str(error)
+            if isinstance(error, SQLAlchemyError):
+                problem = f"the control database refuses: {' '.join(problem.split())[:200]}; free some space"
+            self.problems[where] = problem
+            if self._told.get(where) != problem:
+                log.warning("%s: %s", where, problem)
         except Exception as error:  # A mistake of ours in one business must not stop a rollback of another.
             self.problems[where] = f"unexpected: {error!r}"
             if self._told.get(where) != self.problems[where]:

@@ -594,3 +594,17 @@ def test_two_controllers_do_not_undo_each_other(world: World) -> None:
     mine.tick(world.now)
     other.tick(world.now)
     assert world.outcome() == before
+
+
+def test_a_control_database_that_refuses_is_a_problem_that_says_what_to_do_and_ends_with_it(world: World) -> None:
+    promoted(world)
+    with world._database.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE rollouts RENAME TO away")  # as good as a full disk: nothing is taken
+    world.tick()
+    told = [problem for where, problem in world.controller.problems.items() if where.startswith("support: ")]
+    assert told
+    assert all("free some space" in problem for problem in told)
+    with world._database.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE away RENAME TO rollouts")
+    world.tick()
+    assert world.controller.problems == {}
