@@ -39,8 +39,6 @@ log = logging.getLogger(__name__)
 _MOST_COPIES = 32
 _MOST_BYTES = 8 * 1024 * 1024
 """Of one business's requests that wait to be repeated."""
-
-
 _NOT_HELD = 404
 """What an engine says that does not know the candidate."""
 
@@ -120,6 +118,7 @@ class Shadows:
         self._clock = clock
         self._waiting: dict[str, deque[Copy]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
 
     def offer(self, route: Route, turn: Turn, answer: Answer, path: bytes, size: int) -> None:
         """Copy a request that was answered, if it is drawn. Never waits.
@@ -132,6 +131,9 @@ class Shadows:
             return
         if answer.prompt_tokens is None or len(answer.choices) != 1:
             self._count(route.business, Fate.NO_PAIR)
+            return
+        if self._closed:
+            self._count(route.business, Fate.STOPPED)
             return
         waiting = self._waiting.setdefault(route.business, deque())
         if len(waiting) >= _MOST_COPIES or sum(copy.size for copy in waiting) + size > _MOST_BYTES:
@@ -156,7 +158,8 @@ class Shadows:
             self._running[route.business] = asyncio.get_running_loop().create_task(self._repeat_all(route.business))
 
     async def close(self) -> None:
-        """Give up what runs and what waits."""
+        """Give up what runs and what waits, and take nothing more."""
+        self._closed = True
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
@@ -168,7 +171,6 @@ class Shadows:
     async def _repeat_all(self, business: str) -> None:
         """Until nothing waits any more."""
         waiting = self._waiting[business]
-        fate = Fate.STOPPED
         try:
             while waiting:
                 fate = Fate.STOPPED

@@ -168,6 +168,33 @@ async def test_users_have_their_answers_while_the_candidate_hangs_and_the_line_i
     assert len(gateway.interactions()) == 41
 
 
+async def test_a_gateway_that_stops_lets_users_finish_and_repeats_nothing_more(
+    tmp_path: Path, engine: StubEngine, shadow_engine: StubEngine
+) -> None:
+    release = asyncio.Event()
+
+    async def wait(peer: Peer) -> None:
+        await release.wait()
+        await answer_fine(peer)
+
+    engine.script = wait
+    async with (
+        running_gateway(tmp_path, engine.url, shadows={"support": SHADOW}) as gateway,
+        httpx.AsyncClient() as client,
+    ):
+        await put(client, gateway, in_shadow(engine, shadow_engine))
+        asked = asyncio.create_task(ask(client, gateway))
+        while not engine.seen:
+            await asyncio.sleep(0.01)
+        stopping = asyncio.create_task(gateway.gateway.stop())
+        await asyncio.sleep(0.05)  # it has closed what is in shadow, and waits for the answer
+        release.set()
+        assert b"fine" in await asked
+        await stopping
+    assert shadow_engine.seen == []
+    assert len(gateway.interactions()) == 1
+
+
 async def test_a_copy_leaves_only_after_the_users_answer_has_left(
     tmp_path: Path, engine: StubEngine, shadow_engine: StubEngine
 ) -> None:
