@@ -12,10 +12,11 @@ from flows.comparing import compare
 from flows.data_commands import pii, snapshot
 from flows.erasing import erase
 from flows.importing import import_
-from flows.options import BUSINESS, CONFIGS, REASON
+from flows.options import BUSINESS, CONFIGS
 from flows.quarantine import quarantine
+from flows.rollout_commands import rollout
 from flows.training import train
-from pipeline.errors import ConfigError, PipelineError
+from pipeline.errors import PipelineError
 
 
 class _Commands(click.Group):
@@ -36,8 +37,9 @@ def main() -> None:
     \b
     One machine:   tuneloop up, then point the OpenAI client at the gateway.
     Every night:   the schedule of each business runs by itself; `tuneloop nightly` runs one now.
-    Promote:       set alias `promote` on a version in the MLflow page, `rollback` to return to one.
-    Look:          tuneloop status, tuneloop snapshot show, tuneloop pii explain
+    Promote:       set alias `promote` on a version in the MLflow page, `rollback` to return to one;
+                   or tuneloop rollout start, step, pause, rollback.
+    Look:          tuneloop status, tuneloop rollout explain, tuneloop snapshot show, tuneloop pii explain
     """
 
 
@@ -48,6 +50,7 @@ main.add_command(erase)
 main.add_command(pii)
 main.add_command(compare)
 main.add_command(train)
+main.add_command(rollout)
 
 
 @main.command()
@@ -102,33 +105,6 @@ def status(configs: Path, as_json: bool) -> None:
 
     config = load_config(configs)
     show_status(config, load_settings(config.state_dir), as_json)
-
-
-@main.command()
-@CONFIGS
-@BUSINESS
-@REASON
-def rollback(configs: Path, business: str, reason: str) -> None:
-    """Take a canary out of service now; every user gets the stable adapter with the next turn."""
-    _tell_controller(configs, "rollback", business, reason)
-
-
-@main.command()
-@CONFIGS
-@BUSINESS
-@REASON
-def pause(configs: Path, business: str, reason: str) -> None:
-    """Hold a canary at its share; guardrails can still roll it back."""
-    _tell_controller(configs, "pause", business, reason)
-
-
-@main.command()
-@CONFIGS
-@BUSINESS
-@REASON
-def resume(configs: Path, business: str, reason: str) -> None:
-    """Let a paused canary go on."""
-    _tell_controller(configs, "resume", business, reason)
 
 
 @main.command()
@@ -195,30 +171,6 @@ def _control(configs: Path) -> Any:
     state_dir = load_config(configs).state_dir
     state_dir.mkdir(parents=True, exist_ok=True)
     return open_control(f"sqlite:///{state_dir / 'control.db'}")
-
-
-def _tell_controller(configs: Path, action: str, business: str, reason: str) -> None:
-    import getpass
-
-    import httpx
-
-    from pipeline.config import load_config, load_settings
-
-    config = load_config(configs)
-    config.business(business)
-    url = f"http://{config.system.controller.host}:{config.system.controller.port}/{action}"
-    try:
-        answer = httpx.post(
-            url,
-            json={"business": business, "actor": getpass.getuser(), "reason": reason},
-            headers={"Authorization": f"Bearer {load_settings(config.state_dir).admin_key.get_secret_value()}"},
-            timeout=30.0,
-        )
-    except httpx.TransportError as error:
-        raise ConfigError(f"the controller does not answer at {url} ({error}); start it with `tuneloop up`") from error
-    if answer.status_code >= 400:
-        raise ConfigError(f"{action} of '{business}' was refused: {answer.text}")
-    click.echo(answer.text)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
 import json
 from typing import Any
 
-import httpx
 from rich.console import Console
 from rich.table import Table
 
+from flows.controller.client import ControllerClient
 from pipeline.config import Config, Settings
-from pipeline.errors import ConfigError
 from pipeline.records import Night
 
 
@@ -18,7 +17,7 @@ def show_status(config: Config, settings: Settings, as_json: bool) -> None:
     Raises:
         ConfigError: the controller does not answer.
     """
-    status = _ask(config, settings)
+    status = ControllerClient(config, settings).get("/status")
     if as_json:
         print(json.dumps(status, ensure_ascii=False, indent=2))
         return
@@ -39,19 +38,6 @@ def show_status(config: Config, settings: Settings, as_json: bool) -> None:
     console.print(table)
     for what, problem in status["problems"].items():
         console.print(f"[red]{what}: {problem}[/]")
-
-
-def _ask(config: Config, settings: Settings) -> Any:
-    controller = config.system.controller
-    url = f"http://{controller.host}:{controller.port}/status"
-    try:
-        answer = httpx.get(
-            url, headers={"Authorization": f"Bearer {settings.admin_key.get_secret_value()}"}, timeout=10.0
-        )
-        answer.raise_for_status()
-    except httpx.HTTPError as error:
-        raise ConfigError(f"the controller does not answer at {url} ({error}); start it with `tuneloop up`") from error
-    return answer.json()
 
 
 def _version(version: int | None) -> str:

@@ -5,7 +5,8 @@
     ├── DataError         an input cannot be read, or a snapshot cannot be built from it
     ├── TrainingError     a training run failed or diverged; nothing was registered
     ├── ServingError      an engine refused, is unreachable, or serves something else than it says
-    └── RegistryError     the model registry refused or holds something inconsistent
+    ├── RegistryError     the model registry refused or holds something inconsistent
+    └── RolloutRefused    a command about a rollout cannot be carried out as things are
 
 A message says what, which value, where, and what to do next, in one line. Add `Transient` to a class to say
 that the same call may succeed when it is repeated: it is the only thing that decides on retries.
@@ -46,3 +47,7 @@ class RegistryError(PipelineError):
 
 class RegistryUnavailable(RegistryError, Transient):
     """The model registry did not answer, or the disk had no room for what it gave."""
+
+
+class RolloutRefused(PipelineError):
+    """A command about a rollout cannot be carried out as things are."""

@@ -10,6 +10,8 @@ import hmac
 import re
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
@@ -19,9 +21,12 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from flows.controller.controller import Controller
+from flows.controller.explain import explain
 from flows.controller.status import describe
 from pipeline.config import Settings
-from pipeline.errors import ConfigError, PipelineError
+from pipeline.errors import ConfigError, PipelineError, RolloutRefused
+from pipeline.rollout.ab import AbTest
+from pipeline.rollout.state import Canary, Paused, Steady
 
 REPLAY_WINDOW_S = 300
 MAX_BODY = 64 * 1024
@@ -36,6 +41,16 @@ class Command(BaseModel):
     business: str
     actor: str = Field(min_length=1, max_length=100)
     reason: str = Field(min_length=1, max_length=500)
+
+
+class StartCommand(Command):
+    """A version that is to have its canary, or an A/B test."""
+
+    version: int = Field(ge=1)
+    ab: AbTest | None = None
+
+
+_Command = TypeVar("_Command", bound=Command)
 
 
 def report_token(secret: str, business: str) -> str:
@@ -64,7 +79,9 @@ def make_app(
             Route("/webhook/mlflow", api.webhook, methods=["POST"]),
             Route("/routes", api.routes),
             Route("/status", api.status),
-            *(Route(path, api.command, methods=["POST"]) for path in ("/rollback", "/pause", "/resume")),
+            Route("/start", api.start, methods=["POST"]),
+            *(Route(path, api.command, methods=["POST"]) for path in ("/rollback", "/pause", "/resume", "/step")),
+            Route("/explain/{business}", api.explain),
             Route("/reports/{business}/{file}", api.report),
             Route("/healthz", api.healthz),
         ]
@@ -103,26 +120,49 @@ class _Api:
     async def status(self, _request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(describe, self._controller))
 
+    async def start(self, request: Request) -> Response:
+        return await self._obey(
+            request, StartCommand, lambda c: self._controller.start(c.business, c.version, c.actor, c.reason, c.ab)
+        )
+
     async def command(self, request: Request) -> Response:
+        controller = self._controller
+        act = {
+            "/rollback": controller.roll_back,
+            "/pause": controller.pause,
+            "/resume": controller.resume,
+            "/step": controller.step,
+        }[request.url.path]
+        return await self._obey(request, Command, lambda c: act(c.business, c.actor, c.reason))
+
+    async def _obey(
+        self, request: Request, kind: type[_Command], act: Callable[[_Command], Steady | Canary | Paused]
+    ) -> Response:
         if not self._is_admin(request):
             return _error(401, "send the admin key as a bearer token")
         try:
-            asked = Command.model_validate_json(await _body(request) or b"")
+            asked = kind.model_validate_json(await _body(request) or b"")
         except ValidationError as error:
             return _error(
                 422, "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
             )
-        controller = self._controller
-        act = {"/rollback": controller.roll_back, "/pause": controller.pause, "/resume": controller.resume}
         try:
-            state = await run_in_threadpool(act[request.url.path], asked.business, asked.actor, asked.reason)
-        except ConfigError as error:
-            return _error(404, str(error))
+            state = await run_in_threadpool(act, asked)
         except PipelineError as error:
-            return _error(502, str(error))
+            return _failed(error)
         finally:
             self._wake()
         return JSONResponse({"business": asked.business, "state": state.model_dump(mode="json")})
+
+    async def explain(self, request: Request) -> Response:
+        if not self._is_admin(request):
+            return _error(401, "send the admin key as a bearer token")
+        now = datetime.fromtimestamp(self._now_s(), UTC)
+        try:
+            told = await run_in_threadpool(explain, self._controller, request.path_params["business"], now)
+        except PipelineError as error:
+            return _failed(error)
+        return JSONResponse(told.model_dump(mode="json"))
 
     async def report(self, request: Request) -> Response:
         business, name = request.path_params["business"], request.path_params["file"]
@@ -151,6 +191,11 @@ async def _body(request: Request) -> bytes | None:
         if len(body) > MAX_BODY:
             return None
     return bytes(body)
+
+
+def _failed(error: PipelineError) -> JSONResponse:
+    status = 404 if isinstance(error, ConfigError) else 409 if isinstance(error, RolloutRefused) else 502
+    return _error(status, str(error))
 
 
 def _error(status: int, message: str) -> JSONResponse:

@@ -14,20 +14,18 @@ from typing import NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from evals.online import arm_evidence
-from evals.shadow import shadow_evidence
 from flows.controller.aftermath import align_aliases, is_aligned, settle
 from flows.controller.desk import Desk, needed_versions
 from flows.controller.fleet import Fleet
+from flows.controller.judge import Judge, Judgement
 from flows.controller.publisher import ATTEMPTS, Publisher
 from flows.controller.versions import VersionBook
 from pipeline.config import BusinessConfig, Config
-from pipeline.errors import PipelineError
-from pipeline.events.read import read_events
-from pipeline.events.shadows import read_shadow_pairs
+from pipeline.errors import PipelineError, RolloutRefused
 from pipeline.gateway.guard import Trip
 from pipeline.records import ModelVersion, Routes, StepEvidence
 from pipeline.registry.base import ModelRegistry
+from pipeline.rollout.ab import AbTest
 from pipeline.rollout.guardrails import Evidence
 from pipeline.rollout.ledger import Request
 from pipeline.rollout.state import (
@@ -36,14 +34,13 @@ from pipeline.rollout.state import (
     Decision,
     Paused,
     Steady,
-    advance,
     canary_of,
+    confirm,
     pause,
     resume,
     roll_back,
-    step_evidence,
 )
-from pipeline.rollout.store import RolloutStore, WriteConflict
+from pipeline.rollout.store import RolloutStore, Stored, WriteConflict
 from pipeline.serving.base import AdapterServer
 
 log = logging.getLogger(__name__)
@@ -100,7 +97,8 @@ class Controller:
         self.fleet = Fleet(config.system.engines, servers, registry, adapters_dir)
         self._publisher = Publisher(config, store, self.fleet, self._versions, push_routes)
         self._desk = Desk(config, registry, self._versions, store, self.fleet, self._publisher, validate, who_set)
-        self._events_dir = events_dir
+        self.events_dir = events_dir
+        self._judge = Judge(self._publisher, events_dir)
         self._read_trips = read_trips
         self._clock = clock
         self._interrupted = interrupted
@@ -121,17 +119,77 @@ class Controller:
             ConfigError: there is no such business.
             PipelineError: it is rolled back, yet a gateway did not answer; that one learns it by polling.
         """
-        state = self._change(business, actor, Action.ROLL_BACK, reason, lambda s, now: roll_back(s, actor, reason, now))
+
+        def rolled_back(state: Steady | Canary | Paused, now: datetime) -> Decision:
+            return Decision(roll_back(state, actor, reason, now), Action.ROLL_BACK, reason)
+
+        state = self._change(business, actor, Action.ROLL_BACK, rolled_back)
         assert isinstance(state, Steady)
         return state
 
     def pause(self, business: str, actor: str, reason: str) -> Steady | Canary | Paused:
         """Keep the canary's share until it is resumed; guardrails still roll it back."""
-        return self._change(business, actor, "pause", reason, lambda s, now: pause(s, actor, now))
+        return self._change(
+            business, actor, "pause", lambda state, now: Decision(pause(state, actor, now), Action.HOLD, reason)
+        )
 
     def resume(self, business: str, actor: str, reason: str) -> Steady | Canary | Paused:
         """Let a paused canary go on."""
-        return self._change(business, actor, "resume", reason, lambda s, now: resume(s, now))
+        return self._change(
+            business, actor, "resume", lambda state, now: Decision(resume(state, now), Action.HOLD, reason)
+        )
+
+    def start(
+        self, business: str, version: int, actor: str, reason: str, ab: AbTest | None = None
+    ) -> Steady | Canary | Paused:
+        """Ask for a version's canary, or for an A/B test with it. It begins once every engine that answers is proven to
+        serve the version.
+
+        Raises:
+            ConfigError: there is no such business.
+            RolloutRefused: it cannot have a canary; the version's tags tell why, too.
+        """
+        config = self.config.business(business)
+        return self._insisting(lambda: self._desk.ask(config, version, actor, reason, self._clock(), ab).state)
+
+    def step(self, business: str, actor: str, reason: str) -> Steady | Canary | Paused:
+        """Go on to the canary's next step, as a person confirms it: see `pipeline.rollout.state.confirm`.
+
+        Raises:
+            ConfigError: there is no such business.
+            RolloutRefused: the step cannot be confirmed.
+            DataError: the event log cannot be read, so nobody knows what the guardrails say.
+        """
+        config = self.config.business(business)
+
+        def confirmed(state: Steady | Canary | Paused, now: datetime) -> Decision:
+            canary = canary_of(state)
+            evidence = self._judge.evidence(canary, config, now) if canary else None
+            decision = confirm(state, evidence, now, config.rollout, reason)
+            if decision.action is Action.HOLD:
+                raise RolloutRefused(f"business '{business}': the next step cannot be confirmed: {decision.reason}")
+            return decision
+
+        return self._change(business, actor, "step", confirmed)
+
+    def look_ahead(self, business: str, now: datetime) -> tuple[Stored, Judgement]:
+        """What the next look would do, were it now, with the ledger that it would do it to. Changes nothing.
+
+        Raises:
+            ConfigError: there is no such business.
+            PipelineError: what it would be decided on cannot be read.
+        """
+        config = self.config.business(business)
+        stored = self.store.read(business)
+        canary = canary_of(stored.state)
+        evidence = self._judge.evidence(canary, config, now) if canary else None
+        trips = self._read_trips() if canary else ()
+        return stored, self._judge.judge(stored.state, evidence, trips, config, now)
+
+    def waits_for(self, business: str, version: int | None) -> tuple[str, ...]:
+        """Engines that are not proven to serve a version (as far as it is known), and why not."""
+        known = None if version is None else self._versions.find(business, version)
+        return self.fleet.lacking(known.serving_name) if known else ()
 
     def routes(self) -> Routes:
         """The table as it was last published, for gateways that poll."""
@@ -142,26 +200,34 @@ class Controller:
         business: str,
         actor: str,
         action: str,
-        reason: str,
-        decide: Callable[[Steady | Canary | Paused, datetime], Steady | Canary | Paused],
+        decide: Callable[[Steady | Canary | Paused, datetime], Decision],
     ) -> Steady | Canary | Paused:
         self.config.business(business)
-        for attempt in range(ATTEMPTS):
+
+        def change() -> Steady | Canary | Paused:
             now = self._clock()
             stored = self.store.read(business)
-            state = decide(stored.state, now)
-            if state == stored.state:
-                return state
-            try:
-                self.store.decide(stored, state, now, actor=actor, action=action, reason=reason)
-            except WriteConflict:
-                if attempt + 1 == ATTEMPTS:
-                    raise
-                continue
-            break
-        self.seen[business] = Seen(now, action, reason)
-        self._publisher.publish(now)
+            decision = decide(stored.state, now)
+            withdrawn = action == Action.ROLL_BACK and stored.ledger.asked
+            if decision.state == stored.state and not withdrawn:
+                return stored.state
+            self.store.decide(stored, decision.state, now, actor=actor, action=action, reason=decision.reason)
+            self.seen[business] = Seen(now, action, decision.reason)
+            return decision.state
+
+        state = self._insisting(change)
+        self._publisher.publish(self._clock())
         return state
+
+    @staticmethod
+    def _insisting(change: Callable[[], Steady | Canary | Paused]) -> Steady | Canary | Paused:
+        """Do it again when somebody else was quicker."""
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return change()
+            except WriteConflict:
+                continue
+        return change()
 
     # The loop
 
@@ -202,44 +268,14 @@ class Controller:
         canary = canary_of(stored.state)
         if canary is None:
             return
-        evidence = self._evidence(canary, business, now)
-        shown = step_evidence(canary, evidence, business.rollout)
-        trip = self._trip(canary, trips)
-        if trip:
-            ended = shown.model_copy(update={"ended_at": now})
-            reason = f"a gateway saw {trip.failures} hard failures in a burst"
-            decision = Decision(roll_back(canary, "gateway", reason, now, ended), Action.ROLL_BACK, reason)
-        else:
-            decision = advance(stored.state, evidence, now, business.rollout)
+        evidence: Evidence | None = None
+        with self._surviving(f"{canary.business}: evidence"):
+            evidence = self._judge.evidence(canary, business, now)
+        decision, actor, shown = self._judge.judge(stored.state, evidence, trips, business, now)
         self.seen[business.business] = Seen(now, decision.action, decision.reason, shown)
         if decision.action is not Action.HOLD:
-            actor = "gateway" if trip else "controller"
             self.store.decide(stored, decision.state, now, actor=actor, action=decision.action, reason=decision.reason)
             self._publish(now)
-
-    def _trip(self, canary: Canary, trips: Sequence[Trip]) -> Trip | None:
-        model = self._publisher.target(canary.business, canary.candidate).model
-        return next(
-            (t for t in trips if (t.business, t.model) == (canary.business, model) and t.at >= canary.started_at), None
-        )
-
-    def _evidence(self, canary: Canary, business: BusinessConfig, now: datetime) -> Evidence:
-        """What users have shown; nothing when the event log cannot be read, so that the step's time-out still comes."""
-        with self._surviving(f"{canary.business}: evidence"):
-            model = self._publisher.target(canary.business, canary.candidate).model
-            if canary.in_shadow:
-                pairs = read_shadow_pairs(self._events_dir, canary.business, canary.started_at, now)
-                return shadow_evidence(pairs, salt=canary.salt, candidate_model=model, since=canary.step_started_at)
-            events = read_events(self._events_dir, canary.business, canary.started_at, now)
-            return arm_evidence(
-                events.interactions,
-                events.feedback,
-                salt=canary.salt,
-                candidate_model=model,
-                since=canary.step_started_at,
-                max_ttft_ms=business.rollout.max_ttft_p90_ms,
-            )
-        return Evidence(salt=canary.salt, since=canary.step_started_at)
 
     # What follows from the ledgers
 

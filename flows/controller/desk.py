@@ -8,10 +8,11 @@ from flows.controller.fleet import Fleet
 from flows.controller.publisher import Publisher
 from flows.controller.versions import VersionBook
 from pipeline.config import BusinessConfig, Config
-from pipeline.errors import PipelineError, Transient
+from pipeline.errors import PipelineError, RolloutRefused, Transient
 from pipeline.records import ModelVersion, Verdict
 from pipeline.registry.base import ModelRegistry
-from pipeline.rollout.ledger import Request, record_decision
+from pipeline.rollout.ab import AbTest
+from pipeline.rollout.ledger import Asked, AuditEntry, Request, record_decision
 from pipeline.rollout.requests import is_wished, read_request
 from pipeline.rollout.state import Action, Steady, canary_of, previous_of, return_to, stable_of, start
 from pipeline.rollout.store import RolloutStore, Stored
@@ -64,11 +65,41 @@ class Desk:
         if request is None:
             return None
         self._read_at[business.business] = stored.generation
-        request = request._replace(by=self._who_set(business.business, request.source, request.version))
-        if reason := self._refusal(stored, request):
+        if request.source != "command":
+            request = request._replace(by=self._who_set(business.business, request.source, request.version))
+        if reason := self.refusal(stored, request):
             self._refuse(stored, request, reason, now)
             return None
         return request
+
+    def ask(
+        self, business: BusinessConfig, version: int, by: str, reason: str, now: datetime, ab: AbTest | None = None
+    ) -> Stored:
+        """Write down that a person commands a version's canary or an A/B test with it; `grant` begins it when the
+        engines are ready.
+
+        Raises:
+            RolloutRefused: it may not have one.
+            RegistryError: the registry cannot be read.
+            WriteConflict: somebody else decided meanwhile.
+        """
+        stored = self._store.read(business.business)
+        versions = self._versions.refresh(business.business)
+        if stored.generation == 0:
+            stored = self._begin(stored, self._registry.aliases(business.business), versions, now)
+        canary = canary_of(stored.state)
+        if canary is not None and canary.candidate == version:
+            return stored  # A second call changes nothing.
+        request = Request("promote", version, "command", by, reason, ab)
+        if refusal := self.refusal(stored, request):
+            if self._versions.find(business.business, version):
+                self._refuse(stored, request, refusal, now)
+            raise RolloutRefused(f"version {version} of '{business.business}' is not rolled out: {refusal}")
+        ledger = stored.ledger.model_copy(update={"asked": Asked(version=version, by=by, reason=reason, at=now, ab=ab)})
+        entry = AuditEntry(
+            at=now, business=business.business, actor=by, action="ask", detail={"version": version, "reason": reason}
+        )
+        return self._store.write(ledger, stored.generation, now, entry)
 
     def grant(self, business: BusinessConfig, request: Request, now: datetime) -> bool:
         """Do what was asked for, if the engines are ready; tell whether it is dealt with. The caller publishes.
@@ -89,11 +120,15 @@ class Desk:
         if refused := self._fleet.refused(name):
             self._refuse(stored, request, f"engines do not serve it: {refused}", now)
             return True
+        if request.ab and request.ab.until <= now:
+            self._refuse(stored, request, f"the A/B test was to end at {request.ab.until}, which is past", now)
+            return True
         if not self._fleet.ready(name):
             return False
-        canary = start(state, request.version, now, business.rollout, request.actor)
-        reason = f"asked for by {request.actor}" + ("" if request.by is None else f" (alias {request.source})")
-        self._store.decide(stored, canary, now, actor=request.actor, action="start", reason=reason, request=request)
+        canary = start(state, request.version, now, business.rollout, request.actor, request.ab)
+        self._store.decide(
+            stored, canary, now, actor=request.actor, action="start", reason=request.told, request=request
+        )
         return True
 
     def _return(self, stored: Stored, request: Request, now: datetime) -> bool:
@@ -127,7 +162,7 @@ class Desk:
             stored, stored.state, now, actor=request.actor, action="refuse", reason=reason, request=request
         )
 
-    def _refusal(self, stored: Stored, request: Request) -> str | None:
+    def refusal(self, stored: Stored, request: Request) -> str | None:
         """Why a request cannot be granted; None when it can."""
         state, canary = stored.state, canary_of(stored.state)
         version = self._versions.find(state.business, request.version)
@@ -139,6 +174,8 @@ class Desk:
             return f"version {request.version} is in service already"
         if request.kind == "promote" and canary is not None:
             same = request.version == canary.candidate
+            if canary.ab:
+                return f"an A/B test with version {canary.candidate} is under way; end it with `tuneloop rollout step`"
             return None if same else f"version {canary.candidate} is in its canary; wait for its end or roll it back"
         if not _approved(version):
             return f"its gate says {version.gate}; a tag `override` with a name and a reason lets it pass"

@@ -196,6 +196,20 @@ class Fleet:
         """Why an engine would not take it; None when none refused."""
         return next((replica.refused[name] for replica in self._for_adapters if name in replica.refused), None)
 
+    def lacking(self, name: str) -> tuple[str, ...]:
+        """Engines that are not proven to serve it, each with the reason."""
+        return tuple(
+            f"{replica.server.url}: {self._why_not(replica, name)}"
+            for replica in self._for_adapters
+            if name not in replica.proven
+        )
+
+    @staticmethod
+    def _why_not(replica: _Replica, name: str) -> str:
+        if not replica.answers:
+            return "it does not answer"
+        return replica.refused.get(name, "it is not loaded and proven yet")
+
     def replicas(self, name: str) -> tuple[str, ...]:
         """Engines to send an adapter's requests to.
 

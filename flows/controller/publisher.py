@@ -75,6 +75,12 @@ class Publisher:
             return published
         return self._store.publish(wanted, published.generation, now)
 
+    def is_published(self, business: str, version: int) -> bool:
+        """Whether gateways were last told of an engine that serves the version."""
+        routes = {route.business: route for route in self._store.routes().routes}
+        target = published_target(routes, business, version)
+        return target is not None and bool(target.replicas)
+
     def target(self, business: str, version: int | None, published: Routes | None = None) -> Target:
         """What serves a version now; without any proven replica, what was last published
         for it and may still serve it.

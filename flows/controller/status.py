@@ -35,6 +35,7 @@ def _business(controller: Controller, business: BusinessConfig) -> dict[str, Any
         "stable": stable_of(state),
         "previous": previous_of(state),
         "canary": _canary(controller, business),
+        "asked": stored.ledger.asked.model_dump(mode="json") if stored.ledger.asked else None,
         "last_rollout": last,
         "last_decision": _last_decision(controller.seen.get(business.business), history),
         "history": [entry.model_dump(mode="json") for entry in history],

@@ -40,6 +40,8 @@ class Evidence(Record):
     control: ArmEvidence = ArmEvidence()
     misassigned: int = 0
     """Requests of either arm whose user the assignment hash does not put there at the share that was in force."""
+    served: bool = True
+    """Whether an engine is proven to serve the candidate now."""
 
 
 LATENCIES = ("ttft_p50", "ttft_p90", "ttft_p99", "tpot_p50", "tpot_p90", "tpot_p99")
@@ -61,6 +63,8 @@ GUARDRAILS = (
 90th percentile."""
 
 LONG_FACTOR = 1.5
+USUALLY = 0.5
+"""A share of users from which on a value is the rule: outcomes and streams may be rare, and then prove nothing."""
 SLOWER = 1.1
 """Nobody feels less; and the smaller arm's prefix cache is the colder one, whatever it serves."""
 HARD_FAILURE_LIMIT = "hard_failure_limit"
@@ -106,6 +110,21 @@ def check_step(
         checks.append(sample_ratio(candidate.new_users, control.new_users, alpha))
         checks.append(assignment(evidence))
     return tuple(checks)
+
+
+def unreported(evidence: Evidence) -> tuple[str, ...]:
+    """Metrics that most of the control's users have a value for, and far fewer of the candidate's: where an engine
+    reports nothing there is nothing to fail, which is no reason to pass."""
+    return tuple(
+        name
+        for name in GUARDRAILS
+        if (theirs := _reported(evidence.control, name)) >= USUALLY and _reported(evidence.candidate, name) < theirs / 2
+    )
+
+
+def _reported(arm: ArmEvidence, metric: str) -> float:
+    """Share of the arm's users that have a value."""
+    return len(arm.values.get(metric, ())) / arm.users if arm.users else 0.0
 
 
 def against_control(

@@ -10,25 +10,47 @@ from typing import Literal, NamedTuple
 from pydantic import AwareDatetime, JsonValue
 
 from pipeline.records import Record
-from pipeline.rollout.state import Canary, Outcome, Paused, RolloutState, Steady, canary_of
+from pipeline.rollout.ab import AbTest
+from pipeline.rollout.state import Action, Canary, Outcome, Paused, RolloutState, Steady, canary_of
 
-Source = Literal["promote", "rollback", "champion", "auto_canary"]
+Source = Literal["promote", "rollback", "champion", "auto_canary", "command"]
 
 
 class Request(NamedTuple):
-    """A wish that somebody expressed in the registry."""
+    """A wish that somebody expressed in the registry or by a command."""
 
     kind: Literal["promote", "return"]
     version: int
     source: Source
-    """The alias it was made with, or `auto_canary`."""
+    """The alias it was made with, `auto_canary` or `command`."""
     by: str | None = None
-    """Who set the alias, where that is known."""
+    """Who set the alias or gave the command, where that is known."""
+    why: str | None = None
+    """Their reason, where they gave one."""
+    ab: AbTest | None = None
+    """An A/B test is asked for, no canary."""
 
     @property
     def actor(self) -> str:
         """Who asked."""
         return "auto_canary" if self.source == "auto_canary" else self.by or f"mlflow alias {self.source}"
+
+    @property
+    def told(self) -> str:
+        """Who asked, and how or why."""
+        if self.source == "command":
+            return f"asked for by {self.actor}: {self.why}"
+        return f"asked for by {self.actor}" + (f" (alias {self.source})" if self.by else "")
+
+
+class Asked(Record):
+    """A version that a person commanded to be rolled out, until its canary begins or it is refused."""
+
+    version: int
+    by: str
+    reason: str
+    at: AwareDatetime
+    ab: AbTest | None = None
 
 
 class Owed(Record):
@@ -55,6 +77,7 @@ class Ledger(Record):
     newest_tried: int = 0
     """The newest version that was ever rolled out or refused: `auto_canary` starts only newer ones."""
     owed: tuple[Owed, ...] = ()
+    asked: Asked | None = None
 
 
 class AuditEntry(Record):
@@ -102,7 +125,9 @@ def record_decision(
             tried.append(request.version)
         owed += _owed_for(request, reason if action == "refuse" else None, tags, now)
     seen = request.version if request and request.source == "champion" else ledger.champion_seen
-    after = Ledger(state=state, champion_seen=seen, newest_tried=max(tried), owed=tuple(owed))
+    dealt_with = action == Action.ROLL_BACK or (request is not None and request.source == "command")
+    asked = None if dealt_with else ledger.asked
+    after = Ledger(state=state, champion_seen=seen, newest_tried=max(tried), owed=tuple(owed), asked=asked)
     detail: dict[str, JsonValue] = {"version": version, "reason": reason, "state": state.kind}
     return after, AuditEntry(at=now, business=state.business, actor=actor, action=action, detail=detail)
 

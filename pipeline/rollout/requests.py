@@ -8,10 +8,10 @@ from pipeline.rollout.state import Steady, canary_of, previous_of, stable_of
 
 
 def is_wished(ledger: Ledger, aliases: Mapping[str, int]) -> bool:
-    """Whether some alias says more than what is served already."""
+    """Whether a command, or some alias, says more than what is served already."""
     champion = aliases.get("champion")
     moved = champion is not None and champion not in (stable_of(ledger.state), ledger.champion_seen)
-    return moved or "promote" in aliases or "rollback" in aliases
+    return moved or ledger.asked is not None or "promote" in aliases or "rollback" in aliases
 
 
 def read_request(
@@ -32,6 +32,8 @@ def read_request(
     if champion is not None and champion not in (stable, ledger.champion_seen):
         back = champion == previous_of(ledger.state) or champion < (stable or 0)
         return Request("return" if back else "promote", champion, "champion")
+    if asked := ledger.asked:
+        return Request("promote", asked.version, "command", asked.by, asked.reason, asked.ab)
     if "promote" in aliases and (canary is None or aliases["promote"] in (canary.candidate, stable)):
         return Request("promote", aliases["promote"], "promote")
     if auto_canary and isinstance(ledger.state, Steady):

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, Field, model_validator
 from pipeline.config import RolloutConfig, ShadowConfig, StepConfig
 from pipeline.records import BusinessKey, Check, Record, StepEvidence, content_id
 from pipeline.rollout.ab import AbTest, check_ab
-from pipeline.rollout.guardrails import PLUMBING, SAMPLE_RATIO, Evidence, check_step
+from pipeline.rollout.guardrails import PLUMBING, SAMPLE_RATIO, Evidence, check_step, unreported
 from pipeline.rollout.shadow import check_shadow
 
 
@@ -173,10 +173,11 @@ def advance(
 ) -> Decision:
     """Decide on a canary.
 
-    A guardrail that is shown to be worse rolls back at once, also while paused. A step up needs the step's minimum
-    time, its minimum users in candidate and control, an even sample ratio and every user in the arm that they were
-    drawn for; at the deadline a step that lacks any of these rolls back. Evidence of another rollout or step counts as
-    none, so that deciding twice on the same evidence is deciding once.
+    A guardrail that is shown to be worse rolls back at once, also while paused. A step up needs an engine that is
+    proven to serve the candidate, the step's minimum time, its minimum users in candidate and control, an even sample
+    ratio, every user in the arm that they were drawn for, and numbers from both arms; at the deadline a step that lacks
+    any of these rolls back. Evidence of another rollout or step counts as none, so that deciding twice on the same
+    evidence is deciding once.
 
     A version in shadow needs the same of the users whose requests it got copies of. An A/B test goes on until its end,
     whatever its outcomes are.
@@ -184,8 +185,7 @@ def advance(
     canary = canary_of(state)
     if canary is None:
         return Decision(state, Action.HOLD, "no canary is under way")
-    if evidence is None or (evidence.salt, evidence.since) != (canary.salt, canary.step_started_at):
-        evidence = Evidence(salt=canary.salt, since=canary.step_started_at)
+    evidence = evidence_of(canary, evidence)
     shown = step_evidence(canary, evidence, config, ended_at=now)
     worse = [check for check in shown.checks if check.passed is False and check.metric not in PLUMBING]
     if worse:
@@ -196,13 +196,45 @@ def advance(
         return _run_ab(state, canary, canary.ab, shown, now)
     if isinstance(state, Paused):
         return Decision(state, Action.HOLD, f"paused by {state.by}", shown.checks)
-    missing = _missing(canary, current_step(canary, config), evidence, shown.checks, now)
+    step = current_step(canary, config)
+    missing = _blocked(canary, step, evidence, shown.checks) or _missing(canary, step, evidence, now)
     if missing and now >= canary.deadline:
         reason = f"{_named(canary, shown)} timed out: {missing}"
         return Decision(roll_back(canary, "time-out", reason, now, shown), Action.ROLL_BACK, reason, shown.checks)
     if missing:
         return Decision(canary, Action.HOLD, missing, shown.checks)
     return _step_up(canary, shown, now, config)
+
+
+def confirm(
+    state: Steady | Canary | Paused, evidence: Evidence | None, now: datetime, config: RolloutConfig, reason: str
+) -> Decision:
+    """What becomes of a canary when a person confirms its next step: the step up, or a hold that says why not.
+
+    A person may pass over the time and the users that the step still lacks, and the reason tells which. Nobody passes
+    over a guardrail, a comparison that is broken, a pause, or a rollback that is due. An A/B test ends by it.
+
+    Args:
+        reason: the person's, for the audit trail.
+    """
+    due = advance(state, evidence, now, config)
+    if not isinstance(state, Canary):
+        why = "no canary is under way; `tuneloop rollout start` begins one"
+        if isinstance(state, Paused):
+            why = f"it is paused by {state.by}; `tuneloop rollout resume` comes first"
+        return Decision(state, Action.HOLD, why, due.checks)
+    if due.action is Action.ROLL_BACK:
+        return Decision(state, Action.HOLD, f"it is about to be rolled back: {due.reason}", due.checks)
+    evidence = evidence_of(state, evidence)
+    if state.ab:
+        return _end_ab(state, step_evidence(state, evidence, config, ended_at=now), now, reason)
+    step, at = current_step(state, config), max(now, state.step_started_at)
+    if blocked := _blocked(state, step, evidence, due.checks):
+        return Decision(state, Action.HOLD, blocked, due.checks)
+    up = _step_up(state, step_evidence(state, evidence, config, ended_at=at), at, config)
+    skipped = _missing(state, step, evidence, now)
+    passed = f"although {skipped}" if skipped else "with all that it needed"
+    return up._replace(reason=f"{reason} (confirmed {passed})")
 
 
 def roll_back(
@@ -266,9 +298,17 @@ def resume(state: Steady | Canary | Paused, now: datetime) -> Canary | Steady:
     """Go on; the pause does not count towards the step's time-out."""
     match state:
         case Paused():
-            return state.canary.model_copy(update={"deadline": state.canary.deadline + (now - state.at)})
+            lasted = max(now - state.at, timedelta())  # a clock that was set back must not bring the time-out nearer
+            return state.canary.model_copy(update={"deadline": state.canary.deadline + lasted})
         case Canary() | Steady():
             return state
+
+
+def evidence_of(canary: Canary, evidence: Evidence | None) -> Evidence:
+    """The evidence, if it is about this step of this rollout; else none."""
+    if evidence is None or (evidence.salt, evidence.since) != (canary.salt, canary.step_started_at):
+        return Evidence(salt=canary.salt, since=canary.step_started_at)
+    return evidence
 
 
 def step_evidence(
@@ -293,14 +333,10 @@ def step_evidence(
     )
 
 
-def _missing(canary: Canary, step: StepConfig, evidence: Evidence, checks: tuple[Check, ...], now: datetime) -> str:
-    """What the step still lacks; empty when it may go on."""
-    users = {"candidate": evidence.candidate.users}
-    if 0.0 < step.share < 1.0:
-        users["control"] = evidence.control.users
-    few = [f"{count} of {step.min_users} users in {arm}" for arm, count in users.items() if count < step.min_users]
-    if few:
-        return "insufficient data: " + ", ".join(few)
+def _blocked(canary: Canary, step: StepConfig, evidence: Evidence, checks: tuple[Check, ...]) -> str:
+    """What nobody may pass over, because the comparison itself is broken; empty when nothing is."""
+    if not evidence.served:
+        return "no engine is proven to serve the candidate; `tuneloop rollout status` tells why"
     if any(check.metric == SAMPLE_RATIO and check.passed is False for check in checks):
         return (
             f"sample ratio: {evidence.candidate.new_users} new users in candidate but "
@@ -311,6 +347,22 @@ def _missing(canary: Canary, step: StepConfig, evidence: Evidence, checks: tuple
             f"assignment: {evidence.misassigned} requests came from users who were not drawn for their arm; look for a "
             "gateway with another salt or an old build"
         )
+    if silent := unreported(evidence):
+        return (
+            f"unreported: the candidate's engines tell nothing of {', '.join(silent)}, those of control do; look for "
+            "an engine or a gateway of another build"
+        )
+    return ""
+
+
+def _missing(canary: Canary, step: StepConfig, evidence: Evidence, now: datetime) -> str:
+    """What the step still lacks of users and of time; empty when it may go on."""
+    users = {"candidate": evidence.candidate.users}
+    if 0.0 < step.share < 1.0:
+        users["control"] = evidence.control.users
+    few = [f"{count} of {step.min_users} users in {arm}" for arm, count in users.items() if count < step.min_users]
+    if few:
+        return "insufficient data: " + ", ".join(few)
     ready_at = canary.step_started_at + timedelta(minutes=step.min_minutes)
     return f"the step lasts until {ready_at.isoformat(timespec='seconds')}" if now < ready_at else ""
 

@@ -213,6 +213,8 @@ def test_a_person_rolls_back_over_http_and_the_gateway_has_it_before_the_answer(
         "step_started_at": 0,
         "deadline": 0,
         "paused_by": None,
+        "in_shadow": False,
+        "ab": None,
         "users": {"candidate": 0, "control": 0, "needed": 10},
         "checks": 0,
     }

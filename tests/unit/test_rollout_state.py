@@ -20,6 +20,7 @@ from pipeline.rollout.state import (
     Steady,
     advance,
     canary_of,
+    confirm,
     pause,
     previous_of,
     resume,
@@ -180,6 +181,63 @@ def test_a_promotion_is_undone_once_and_never_back_to_what_was_left() -> None:
 def test_a_candidate_that_is_in_service_cannot_be_written() -> None:
     with pytest.raises(ValidationError, match="already in service"):
         start(STEADY, 1, NOW, CONFIG, "anna")
+
+
+def test_a_person_passes_over_time_and_users_and_over_nothing_else() -> None:
+    canary = to_step(0)
+    few = seen(canary, an_arm(3), an_arm(2))
+    decision = confirm(canary, few, NOW, CONFIG, "a quiet week")
+    assert decision.action is Action.ADVANCE
+    assert decision.reason == (
+        "a quiet week (confirmed although insufficient data: 3 of 20 users in candidate, 2 of 20 users in control)"
+    )
+    enough = confirm(canary, seen(canary, an_arm(20), an_arm(20)), NOW + timedelta(minutes=10), CONFIG, "go")
+    assert enough.reason == "go (confirmed with all that it needed)"
+    for state, evidence, at, said in (
+        (canary, seen(canary, an_arm(19, hard_failure=1.0), an_arm(19)), NOW, "about to be rolled back: worse"),
+        (canary, few, NOW + timedelta(minutes=60), "about to be rolled back: the step of 5% timed out"),
+        (canary, few.model_copy(update={"misassigned": 1}), NOW, "assignment: 1 request"),
+        (canary, few.model_copy(update={"served": False}), NOW, "no engine is proven"),
+        (pause(canary, "bo", NOW), few, NOW, "it is paused by bo"),
+        (STEADY, None, NOW, "no canary is under way"),
+    ):
+        held = confirm(state, evidence, at, CONFIG, "go")
+        assert (held.action, held.state) == (Action.HOLD, state)
+        assert said in held.reason
+
+
+def test_a_person_who_confirms_while_the_clock_is_set_back_does_not_count_the_last_step_s_users_twice() -> None:
+    canary = to_step(1)
+    decision = confirm(canary, None, canary.step_started_at - timedelta(hours=5), CONFIG, "go")
+    assert isinstance(decision.state, Canary)
+    assert decision.state.step_started_at == canary.step_started_at
+
+
+def test_engines_that_report_nothing_hold_the_step_and_it_times_out() -> None:
+    canary = to_step(0)
+    silent = {name: values for name, values in an_arm(20).values.items() if name != "output_length"}
+    candidate = an_arm(20).model_copy(update={"values": silent})
+    evidence = seen(canary, candidate, an_arm(20))
+    decision = advance(canary, evidence, NOW + timedelta(minutes=10), CONFIG)
+    assert decision.action is Action.HOLD
+    assert "tell nothing of output_length" in decision.reason
+    assert advance(canary, evidence, NOW + timedelta(minutes=60), CONFIG).action is Action.ROLL_BACK
+    assert confirm(canary, evidence, NOW, CONFIG, "go").action is Action.HOLD
+    rare = an_arm(20).model_copy(update={"values": silent | {"output_length": (0.0,) * 9}})
+    assert advance(canary, seen(canary, candidate, rare), NOW + timedelta(minutes=10), CONFIG).action is Action.ADVANCE
+
+
+def test_a_candidate_that_no_engine_serves_any_more_is_not_promoted() -> None:
+    canary = to_step(4)
+    evidence = seen(canary, an_arm(20), ArmEvidence()).model_copy(update={"served": False})
+    assert advance(canary, evidence, canary.step_started_at + timedelta(minutes=10), CONFIG).action is Action.HOLD
+    assert advance(canary, evidence, canary.deadline, CONFIG).action is Action.ROLL_BACK
+
+
+def test_a_clock_that_is_set_back_during_a_pause_does_not_bring_the_time_out_nearer() -> None:
+    canary = to_step(0)
+    resumed = resume(pause(canary, "bo", NOW), NOW - timedelta(hours=3))
+    assert resumed == canary
 
 
 @dataclass(frozen=True)
