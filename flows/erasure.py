@@ -13,7 +13,6 @@ from pydantic import JsonValue
 from sqlalchemy import Engine
 
 from evals.report.erased import without_examples
-from evals.report.speaker import Speaker
 from flows.lock import alone_to_erase
 from pipeline.clean.sketches import Sketches
 from pipeline.collect.quarantine import Quarantine
@@ -274,14 +273,13 @@ def _clean_version(places: Places, about: BusinessConfig, seen: SeenVersion) -> 
         if kept != version.fingerprint:
             registry.record_fingerprint(about.business, version.version, kept)
     if seen.snapshot.measured or seen.snapshot.shared:
-        say = Speaker(about.report_language, about.zone)
         file = places.state_dir / "reports" / about.business / f"decision-v{version.version}.html"
         if file.is_file():
             draft = file.with_suffix(".tmp")
-            draft.write_text(without_examples(file.read_text(encoding="utf-8"), say), encoding="utf-8")
+            draft.write_text(without_examples(file.read_text(encoding="utf-8")), encoding="utf-8")
             draft.replace(file)
         page = registry.report(about.business, version.version)
-        if page is not None and (cleaned := without_examples(page, say)) != page:
+        if page is not None and (cleaned := without_examples(page)) != page:
             registry.replace_report(about.business, version.version, cleaned)
 
 

@@ -1,10 +1,19 @@
-"""One page per decision, for the person whose business it is: in words first, in numbers after.
+"""One page per decision, per rollout and per business, for the person whose business it is: in words first.
 
-Every page is one self-contained HTML file without scripts, so it reads the same in a mail, in a folder and in the
-registry's sandboxed viewer. All words stand in `texts`, English and Chinese side by side.
+Every page is one self-contained HTML file that holds both languages and needs no script, so it reads the same in a
+mail, in a folder and in the registry's sandboxed viewer. All words stand in `texts`, English and Chinese side by side.
 """
 
-from evals.report.gate import render_gate_report
-from evals.report.rollout import render_rollout_report
+from evals.report.gate import Lineage, render_gate_report
+from evals.report.history import INDEX, read_entries, render_index
+from evals.report.rollout import render_rollout_report, with_canary
 
-__all__ = ["render_gate_report", "render_rollout_report"]
+__all__ = [
+    "INDEX",
+    "Lineage",
+    "read_entries",
+    "render_gate_report",
+    "render_index",
+    "render_rollout_report",
+    "with_canary",
+]

@@ -4,22 +4,14 @@ The figures stay: they are averages over many. Which example is whose is not wri
 """
 
 import re
-from html import escape
 
-from evals.report.speaker import Speaker
-
-_EXAMPLE = re.compile(r'<article class="example">.*?</article>\n?', re.DOTALL)
+_EXAMPLES = re.compile(r'<div class="examples" data-erased="([^"]*)">.*?</div><!--/examples-->', re.DOTALL)
 
 
-def without_examples(page: str, say: Speaker) -> str:
-    """The page with a sentence in place of its examples; without any it stays as it is.
+def without_examples(page: str) -> str:
+    """The page with a sentence in place of each group of examples, in its language; without any it stays as it is.
 
     Args:
-        page: as `render_gate_report` made it. Texts in it are escaped, so none of them ends an example early.
-        say: in the language of the page.
+        page: as `render_gate_report` made it. Texts in it are escaped, so none of them ends a group early.
     """
-    first = _EXAMPLE.search(page)
-    if first is None:
-        return page
-    told = f'<p class="none">{escape(say("examples_erased"))}</p>\n'
-    return page[: first.start()] + told + _EXAMPLE.sub("", page[first.start() :])
+    return _EXAMPLES.sub(r'<p class="none">\1</p>', page)

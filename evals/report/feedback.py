@@ -1,10 +1,11 @@
 """What users said, what was learned from, and what was left out and why."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from evals.report.speaker import Speaker
 from evals.report.texts import DROPS, SIGNALS
-from pipeline.records import SnapshotManifest, Split
+from pipeline.records import FeedbackKind, SnapshotManifest, Split
 
 
 class Bar(NamedTuple):
@@ -14,14 +15,31 @@ class Bar(NamedTuple):
     amount: int
     width: float
     """Percent of the longest bar."""
+    note: str = ""
 
 
-def said(manifest: SnapshotManifest, say: Speaker) -> tuple[str, list[Bar]]:
-    bars = _bars({say.pick(SIGNALS[kind]): count for kind, count in manifest.signal_counts.items() if count})
-    if not bars:
-        return say("said_none"), []
+class Said(NamedTuple):
+    """What users said in the time that the snapshot covers."""
+
+    intro: str
+    signals: list[Bar]
+    reasons: list[Bar]
+
+
+def said(manifest: SnapshotManifest, say: Speaker) -> Said:
+    """Counts by kind, with praise and blame where a kind has both, and the reasons that several users gave."""
+    counts = {kind: count for kind, count in manifest.signal_counts.items() if count}
+    if not counts:
+        return Said(say("said_none"), [], [])
     start, end = (say.date(at, time=False) for at in (manifest.window_start, manifest.window_end))
-    return say("said_window", users=manifest.users, start=start, end=end), bars
+    notes = {say.pick(SIGNALS[kind]): _opinion(kind, manifest, say) for kind in counts}
+    signals = _bars({say.pick(SIGNALS[kind]): count for kind, count in counts.items()}, notes)
+    return Said(say("said_window", users=manifest.users, start=start, end=end), signals, _bars(manifest.reasons))
+
+
+def _opinion(kind: FeedbackKind, manifest: SnapshotManifest, say: Speaker) -> str:
+    praise, blame = manifest.praise.get(kind, 0), manifest.blame.get(kind, 0)
+    return say("praise_and_blame", praise=praise, blame=blame) if praise or blame else ""
 
 
 class Used(NamedTuple):
@@ -29,6 +47,7 @@ class Used(NamedTuple):
 
     sources: int
     dropped: int
+    interactions: int
     sources_width: float
     told: str
     wrong: bool
@@ -40,18 +59,10 @@ def used(manifest: SnapshotManifest, say: Speaker) -> Used:
     dropped = sum(manifest.dropped.values())
     wrong = manifest.sources + dropped != manifest.interactions
     total = max(manifest.sources + dropped, 1)
-    train = manifest.rows.get(Split.TRAIN, {})
-    kinds = [say(f"rows_{kind}", n=count) for kind, count in train.items() if count]
-    rows = [say("rows_taught", n=sum(train.values()), detail=say.listed(kinds))] if kinds else []
-    for split, key in ((Split.HELD_OUT, "rows_held_out"), (Split.RECENT, "rows_recent")):
-        if count := sum(manifest.rows.get(split, {}).values()):
-            rows.append(say(key, n=count))
-    found = {kind: count for kind, count in manifest.pii_counts.items() if count}
-    names = [f"{count:,} {say.personal_data(kind)}" for kind, count in sorted(found.items())]
-    rows.append(say("pii_removed", detail=say.listed(names)) if names else say("pii_none"))
     return Used(
         sources=manifest.sources,
         dropped=dropped,
+        interactions=manifest.interactions,
         sources_width=round(100 * manifest.sources / total, 2),
         told=say(
             "used_sum_wrong" if wrong else "used_sum",
@@ -61,11 +72,24 @@ def used(manifest: SnapshotManifest, say: Speaker) -> Used:
         ),
         wrong=wrong,
         reasons=_bars({say.pick(DROPS[reason]): count for reason, count in manifest.dropped.items() if count}),
-        rows=rows,
+        rows=_rows(manifest, say),
     )
 
 
-def _bars(counts: dict[str, int]) -> list[Bar]:
+def _rows(manifest: SnapshotManifest, say: Speaker) -> list[str]:
+    train = manifest.rows.get(Split.TRAIN, {})
+    kinds = [say(f"rows_{kind}", n=count) for kind, count in train.items() if count]
+    rows = [say("rows_taught", n=sum(train.values()), detail=say.listed(kinds)) if kinds else say("rows_none")]
+    for split, key in ((Split.HELD_OUT, "rows_held_out"), (Split.RECENT, "rows_recent")):
+        if count := sum(manifest.rows.get(split, {}).values()):
+            rows.append(say(key, n=count))
+    found = {kind: count for kind, count in manifest.pii_counts.items() if count}
+    names = [f"{count:,} {say.personal_data(kind)}" for kind, count in sorted(found.items())]
+    rows.append(say("pii_removed", detail=say.listed(names)) if names else say("pii_none"))
+    return rows
+
+
+def _bars(counts: Mapping[str, int], notes: Mapping[str, str] | None = None) -> list[Bar]:
     longest = max(counts.values(), default=1)
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [Bar(name, count, round(100 * count / longest, 1)) for name, count in ordered]
+    return [Bar(name, count, round(100 * count / longest, 1), (notes or {}).get(name, "")) for name, count in ordered]

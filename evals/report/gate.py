@@ -1,31 +1,26 @@
 """The page of a gate's decision."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from evals.report.answers import examples
+from evals.report.answers import samples, wishes
+from evals.report.checks import rows
+from evals.report.entry import Entry
 from evals.report.feedback import said, used
+from evals.report.limits import limits, unseen
 from evals.report.page import render
-from evals.report.plot import interval_plot
 from evals.report.speaker import Speaker
-from evals.report.texts import METRIC_NAMES
-from evals.report.verdict import difference, headline, lead, levels, next_step, outcome, sure, user_means, why
+from evals.report.verdict import difference, headline, lead, levels, next_step, outcome, why
 from pipeline.config import BusinessConfig
-from pipeline.records import Check, EvalResult, GateDecision, ScoredItem, SnapshotManifest
-
-_SAME_AXIS = ("share", "score")
+from pipeline.records import Adapter, Check, EvalResult, GateDecision, SnapshotManifest, canonical_json
 
 
-class Watched(NamedTuple):
-    """One guardrail in words."""
+class Lineage(NamedTuple):
+    """Where a candidate comes from and where it was measured."""
 
-    name: str
-    baseline: str
-    candidate: str
-    allowed: str
-    passed: bool | None
-    note: str
+    adapter: Adapter
+    engines: tuple[str, ...]
+    """Names of the engines that answered."""
 
 
 def render_gate_report(
@@ -37,8 +32,9 @@ def render_gate_report(
     version: int | None,
     baseline_version: int | None,
     generated_at: datetime,
+    lineage: Lineage | None = None,
 ) -> str:
-    """One HTML page for the business's owner, in the business's report language.
+    """One HTML page for the business's owner, in both languages.
 
     Args:
         decision: what was decided on `result`.
@@ -46,48 +42,58 @@ def render_gate_report(
         version: the candidate's number in the registry; None where two endpoints were compared by hand.
         baseline_version: the number of the version in service; None for the base model.
         generated_at: aware; shown in the business's time zone.
+        lineage: None where two endpoints were compared by hand.
     """
-    say = Speaker(business.report_language, business.zone)
     primary = next(check for check in decision.checks if check.role == "primary")
     main = [scored for scored in result.items if scored.item.set_name != "recent"]
     scored = [item for item in main if primary.metric in item.baseline and primary.metric in item.candidate]
-    names = _names(decision, version, baseline_version, say)
-    return render(
-        "gate.html",
-        say=say,
-        title=say("gate_title", candidate=names["candidate"]),
-        business=business,
-        decision=decision,
-        baseline=names["baseline"],
-        candidate=names["candidate"],
-        headline=headline(decision, business, say, names),
-        lead=lead(main, manifest, say),
-        why=why(decision, business, say),
-        next=next_step(decision, business, say, names),
-        levels=levels(scored, primary, say),
-        difference=difference(primary, business, say),
-        outcome=outcome(scored, primary, say),
-        said=said(manifest, say),
-        used=used(manifest, say),
-        examples=examples(scored, primary, decision.seed, say),
-        watched=[_watched(check, main, say) for check in decision.checks if check.role == "guardrail"],
-        plots=_plots(decision, business, say),
-        sure=sure(primary, business, manifest, say),
-        details=_details(decision, say),
-        ids=say(
-            "d_ids",
-            decision=decision.decision_id[:12],
-            snapshot=manifest.snapshot_id[:12],
-            baseline=decision.baseline,
-            candidate=decision.candidate,
-            seed=str(decision.seed),
-        ),
-        method=say(
-            "d_method",
-            samples=business.gate.bootstrap_samples,
-            confidence=say.percent(business.gate.confidence),
-        ),
-        generated=say("generated", at=f"{say.date(generated_at)} ({business.timezone})"),
+
+    def tell(say: Speaker) -> dict[str, object]:
+        names = _names(decision, version, baseline_version, say)
+        sides = names["baseline"], names["candidate"]
+        return {
+            "title": say("gate_title", candidate=names["candidate"]),
+            "decision": decision,
+            "version": version,
+            "baseline": names["baseline"],
+            "candidate": names["candidate"],
+            "headline": headline(decision, business, say, names),
+            "lead": lead(main, manifest, say),
+            "why": why(decision, business, say),
+            "next": next_step(decision, business, say, names),
+            "levels": levels(scored, primary, say),
+            "difference": difference(primary, business, say),
+            "outcome": outcome(scored, primary, say),
+            "said": said(manifest, say),
+            "wishes": wishes(result.items, decision.seed, say),
+            "used": used(manifest, say),
+            "samples": samples(scored, primary, decision.seed, sides, say),
+            "rows": rows(decision, (*result.items, *result.missing), business, say),
+            "limits": limits(decision, business, manifest, say),
+            "unseen": unseen(decision, say),
+            "details": _details(decision, say),
+            "lineage": _lineage(decision, manifest, business, lineage, say),
+            "method": say(
+                "d_method",
+                samples=business.gate.bootstrap_samples,
+                confidence=say.percent(business.gate.confidence),
+            ),
+        }
+
+    entry = None if version is None else _entry(decision, primary, version, generated_at)
+    return render("gate.html", tell, business=business, generated_at=generated_at, entry=entry)
+
+
+def _entry(decision: GateDecision, primary: Check, version: int, at: datetime) -> Entry:
+    return Entry(
+        kind="decision",
+        version=version,
+        at=at,
+        outcome=decision.verdict.value,
+        metric=primary.metric,
+        estimate=primary.estimate,
+        low=primary.low,
+        high=primary.high,
     )
 
 
@@ -100,49 +106,44 @@ def _names(decision: GateDecision, version: int | None, baseline_version: int | 
     return {"version": number, "baseline": baseline, "candidate": say("version_n", version=number)}
 
 
-def _watched(check: Check, main: Sequence[ScoredItem], say: Speaker) -> Watched:
-    rows = [item for item in main if check.metric in item.baseline and check.metric in item.candidate]
-    before, after = (say.level(check.metric, level) for level in user_means(rows, check.metric)) if rows else ("–", "–")
-    note = ""
-    if check.high is not None and check.low is not None and check.smallest_effect is not None:
-        bound = check.high if METRIC_NAMES[check.metric].direction == -1 else -check.low
-        if check.passed is None:
-            note = say("could_be", bound=say.difference(check.metric, bound, signed=False))
-        elif check.passed and check.low == check.high == 0:
-            note = say("no_case", effect=say.percent(check.smallest_effect))
-        elif check.passed and bound > check.margin:
-            note = say("none_worse")
-    if METRIC_NAMES[check.metric].unit == "log_ratio":
-        note = f"{say('length_note')} {note}".strip()
-    allowed = say.difference(check.metric, check.margin, signed=False) if check.margin else say("allowed_nothing")
-    return Watched(say.metric(check.metric), before, after, allowed, check.passed, note)
-
-
-def _plots(decision: GateDecision, business: BusinessConfig, say: Speaker) -> list[tuple[str, str, object]]:
-    """(heading, legend, plot); each plot holds only metrics whose units compare."""
-    fits = [check for check in decision.checks if METRIC_NAMES[check.metric.removeprefix("recent:")].unit in _SAME_AXIS]
-    better = business.gate.goal == "better"
-    quality = interval_plot([c for c in fits if c.role != "guardrail"], say, goal_better=better)
-    safety = interval_plot([c for c in fits if c.role == "guardrail"], say)
-    legend = say("axis_goal") if better else say("axis_margin")
-    plots = [(say("plot_quality"), legend, quality), (say("plot_safety"), say("axis_margin"), safety)]
-    return [(name, told, plot) for name, told, plot in plots if plot is not None]
+def _lineage(
+    decision: GateDecision, manifest: SnapshotManifest, business: BusinessConfig, lineage: Lineage | None, say: Speaker
+) -> list[tuple[str, str]]:
+    known = [
+        ("l_snapshot", manifest.snapshot_id),
+        ("l_window", f"{manifest.window_start.isoformat()} – {manifest.window_end.isoformat()}"),
+    ]
+    if lineage is not None:
+        adapter = lineage.adapter
+        known += [
+            ("l_adapter", adapter.sha256),
+            ("l_parent", adapter.parent_sha256 or say("base_model")),
+            ("l_base", f"{adapter.base.id}@{adapter.base.revision}, {adapter.base.digest}"),
+            ("l_recipe", f"{adapter.method.value}: {canonical_json(business.training.model_dump(mode='json'))}"),
+            ("l_training", adapter.training_id),
+            ("l_engine", say.listed(list(lineage.engines))),
+        ]
+    known += [
+        ("l_sides", f"{decision.baseline} → {decision.candidate}"),
+        ("l_decision", decision.decision_id),
+        ("l_seed", str(decision.seed)),
+    ]
+    return [(say(key), value) for key, value in known]
 
 
 def _details(decision: GateDecision, say: Speaker) -> list[list[str]]:
-    rows = []
-    for check in decision.checks:
-        result = {True: say("passed"), False: say("failed"), None: say("open")}[check.passed]
-        rows.append(
-            [
-                check.metric,
-                say(f"role_{check.role}"),
-                "–" if check.estimate is None else f"{check.estimate:+.4f}",
-                "–" if check.low is None else f"{check.low:+.4f} … {check.high:+.4f}",
-                "–" if check.role == "information" else f"{check.margin:g}",
-                f"{check.items} / {check.users}",
-                "–" if check.smallest_effect is None else f"{check.smallest_effect:.4f}",
-                "–" if check.role == "information" else result,
-            ]
-        )
-    return rows
+    return [_numbers(check, say) for check in decision.checks]
+
+
+def _numbers(check: Check, say: Speaker) -> list[str]:
+    informs = check.role == "information"
+    return [
+        check.metric,
+        say(f"role_{check.role}"),
+        "–" if check.estimate is None else f"{check.estimate:+.4f}",
+        "–" if check.low is None else f"{check.low:+.4f} … {check.high:+.4f}",
+        "–" if informs else f"{check.margin:g}",
+        f"{check.items} / {check.users}",
+        "–" if check.smallest_effect is None else f"{check.smallest_effect:.4f}",
+        "–" if informs else say({True: "passed", False: "failed", None: "open"}[check.passed]),
+    ]

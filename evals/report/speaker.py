@@ -45,6 +45,11 @@ class Speaker:
             return self("recent_metric", metric=self.metric(name.removeprefix("recent:")))
         return self.pick(METRIC_NAMES[name]) if name in METRIC_NAMES else name.replace("_", " ")
 
+    def direction(self, name: str) -> int:
+        """1 when more is better, else -1: of what only a rollout's records know, more is worse."""
+        metric = METRIC_NAMES.get(name.removeprefix("recent:"))
+        return -1 if metric is None else metric.direction
+
     def personal_data(self, entity: str) -> str:
         """A kind of personal data as a person calls it."""
         return self.pick(PII[entity]) if entity in PII else entity.replace("_", " ").lower()
@@ -105,4 +110,5 @@ class Speaker:
 
 def _unit(metric: str) -> Unit:
     """A metric that only the rollout's records know is told as a plain number."""
-    return METRIC_NAMES[metric].unit if metric in METRIC_NAMES else "nats"
+    name = metric.removeprefix("recent:")
+    return METRIC_NAMES[name].unit if name in METRIC_NAMES else "nats"

@@ -1,4 +1,4 @@
-"""The verdict of a gate in words: what was decided, why, how sure, and what happens now."""
+"""The verdict of a gate in words: what was decided, why, and what happens now."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from evals.report.speaker import Speaker
 from evals.report.texts import METRIC_NAMES
 from pipeline.config import BusinessConfig
-from pipeline.records import Check, GateDecision, ScoredItem, SnapshotManifest, Verdict
+from pipeline.records import Check, GateDecision, ItemScores, ScoredItem, SnapshotManifest, Verdict
 
 
 def headline(decision: GateDecision, business: BusinessConfig, say: Speaker, names: dict[str, str]) -> str:
@@ -39,31 +39,40 @@ def lead(main: Sequence[ScoredItem], manifest: SnapshotManifest, say: Speaker) -
 
 
 def why(decision: GateDecision, business: BusinessConfig, say: Speaker) -> list[str]:
-    suffix = "" if business.gate.goal == "better" else "_not_worse"
+    """A sentence for each reason, with all metrics that it holds for."""
     if decision.verdict is Verdict.PROMOTE:
         return [say(f"why_promote_{business.gate.goal}")]
     wanted = False if decision.verdict is Verdict.REJECT else None
-    told = []
+    told: dict[tuple[str, tuple[tuple[str, object], ...]], list[str]] = {}
     for check in decision.checks:
-        if check.role == "information" or check.passed is not wanted:
-            continue
-        metric = say.metric(check.metric)
-        if check.estimate is None:
-            told.append(say("why_no_data", metric=metric))
-        elif check.low is None or check.smallest_effect is None:
-            told.append(say("why_one_user", metric=metric))
-        elif check.role == "primary" and check.users < business.gate.min_users:
-            told.append(say("why_few_users", metric=metric, users=check.users, needed=business.gate.min_users))
-        elif wanted is False:
-            key = f"why_primary_fails{suffix}" if check.role == "primary" else "why_guardrail_fails"
-            told.append(say(key, metric=metric))
-        elif check.role == "primary":
-            beyond = check.margin if business.gate.goal == "better" else 0.0
-            effect = say.difference(check.metric, beyond + check.smallest_effect, signed=False)
-            told.append(say("why_primary_open", metric=metric, effect=effect))
-        else:
-            told.append(say("why_guardrail_open", metric=metric))
-    return told
+        if check.role != "information" and check.passed is wanted:
+            key, values = _reason(check, business, say)
+            told.setdefault((key, tuple(values.items())), []).append(say.metric(check.metric))
+    reasons = [say(key, metric=say.listed(metrics), **dict(values)) for (key, values), metrics in told.items()]
+    missing = sum(one.items for one in decision.missing)
+    if decision.verdict is Verdict.INCONCLUSIVE and missing > business.gate.max_missing_share * decision.asked:
+        reasons.append(say("why_missing", missing=missing, asked=decision.asked))
+    return reasons
+
+
+def _reason(check: Check, business: BusinessConfig, say: Speaker) -> tuple[str, dict[str, object]]:
+    """The sentence of a check that keeps the version out, and what fills it besides the metric."""
+    gate, primary = business.gate, check.role == "primary"
+    if check.estimate is None:
+        return "why_no_data", {}
+    if check.low is None or check.smallest_effect is None:
+        return "why_one_user", {}
+    if primary and check.users < gate.min_users:
+        return "why_few_users", {"users": check.users, "needed": gate.min_users}
+    if check.passed is False:
+        suffix = "" if gate.goal == "better" else "_not_worse"
+        return f"why_primary_fails{suffix}" if primary else "why_guardrail_fails", {}
+    if primary:
+        beyond = check.margin if gate.goal == "better" else 0.0
+        return "why_primary_open", {
+            "effect": say.difference(check.metric, beyond + check.smallest_effect, signed=False)
+        }
+    return "why_guardrail_open", {}
 
 
 def next_step(decision: GateDecision, business: BusinessConfig, say: Speaker, names: dict[str, str]) -> str:
@@ -124,26 +133,12 @@ def outcome(scored: Sequence[ScoredItem], primary: Check, say: Speaker) -> list[
     return [(name, say(name), count, round(100 * count / len(gains), 2)) for name, count in counts.items() if gains]
 
 
-def sure(primary: Check, business: BusinessConfig, manifest: SnapshotManifest, say: Speaker) -> list[str]:
-    told = []
-    if primary.users:
-        told.append(say("sure_users", users=primary.users))
-    if primary.smallest_effect is not None:
-        effect = say.difference(primary.metric, primary.smallest_effect, signed=False)
-        told.append(say("sure_effect", effect=effect))
-    if business.gate.goal == "better":
-        told.append(say("sure_luck", nights=round(365 * (1 - business.gate.confidence) / 2)))
-    if manifest.split_by == "session":
-        told.append(say("sure_session"))
-    return told
-
-
 def gain(scored: ScoredItem, metric: str) -> float:
     """How much better the candidate's answer scored."""
     return METRIC_NAMES[metric].direction * (scored.candidate[metric] - scored.baseline[metric])
 
 
-def user_means(scored: Sequence[ScoredItem], metric: str) -> tuple[float, float]:
+def user_means(scored: Sequence[ItemScores], metric: str) -> tuple[float, float]:
     """Baseline's and candidate's level, each user counted once; their difference is the check's estimate."""
     levels: dict[str, list[tuple[float, float]]] = {}
     for item in scored:

@@ -61,6 +61,9 @@ class Snapshot:
     rows: dict[Split, Rows]
 
 
+_REASONS = 10
+_REASON_USERS = 3
+"""A reason that fewer users give could tell who one of them is."""
 KINDS: dict[RowKind, type[SftExample] | type[PreferenceExample] | type[UnpairedExample]] = {
     "sft": SftExample,
     "preference": PreferenceExample,
@@ -91,7 +94,7 @@ def write_snapshot(
         business: its key.
         window: start and end (exclusive) of the interactions.
         rated: every interaction of the window.
-        clean: what was left of them after cleaning; only their counts of personal data are taken.
+        clean: what was left of them after cleaning; their counts of personal data and the reasons that users gave.
         dropped: everything that was left out, by whatever step.
         rows: what is kept.
 
@@ -106,6 +109,7 @@ def write_snapshot(
     examples = [*rows.train, *rows.held_out, *rows.recent]
     sources = {interaction_id for example in examples for interaction_id in example.source.interaction_ids}
     check_sums(business, {r.interaction.interaction_id for r in rated}, sources, dropped)
+    signals = [signal for one in rated for signal in one.signals if signal.value is not None]
     manifest = SnapshotManifest(
         snapshot_id=_snapshot_id(business, sides),
         business=business,
@@ -116,7 +120,10 @@ def write_snapshot(
         sources=len(sources),
         dropped=dict(sorted(Counter(d.reason for d in dropped).items())),
         pii_counts=dict(sorted(sum((Counter(c.pii_counts) for c in clean), Counter()).items())),
-        signal_counts=dict(sorted(Counter(s.kind for r in rated for s in r.signals if s.value is not None).items())),
+        signal_counts=dict(sorted(Counter(signal.kind for signal in signals).items())),
+        praise=dict(sorted(Counter(signal.kind for signal in signals if signal.sign > 0).items())),
+        blame=dict(sorted(Counter(signal.kind for signal in signals if signal.sign < 0).items())),
+        reasons=_frequent_reasons(clean),
         users=len({user for example in examples for user in example.source.user_keys}),
         split_by=rows.split_by,
     )
@@ -181,6 +188,22 @@ def read_manifest(folder: Path) -> SnapshotManifest:
 def read_dropped(folder: Path) -> list[Dropped]:
     """What was left out of a snapshot, and why."""
     return read_records(folder / "dropped.parquet", Dropped)
+
+
+def _frequent_reasons(clean: Sequence[CleanRecord]) -> dict[str, int]:
+    """Told apart by case and outer spaces no more than people do, and shown as most of them write it."""
+    spellings: dict[str, Counter[str]] = {}
+    users: dict[str, set[str]] = {}
+    for record in clean:
+        for signal in record.signals:
+            if signal.reason and signal.value is not None and signal.user_key is not None:
+                written = " ".join(signal.reason.split())
+                spellings.setdefault(written.casefold(), Counter())[written] += 1
+                users.setdefault(written.casefold(), set()).add(signal.user_key)
+    frequent = [key for key, who in users.items() if key and len(who) >= _REASON_USERS]
+    frequent.sort(key=lambda key: (-len(users[key]), key))
+    shown = {key: min(spellings[key], key=lambda text: (-spellings[key][text], text)) for key in frequent}
+    return {shown[key]: len(users[key]) for key in frequent[:_REASONS]}
 
 
 def _snapshot_id(business: str, sides: Mapping[Split, Rows]) -> str:

@@ -76,6 +76,13 @@ class SnapshotManifest(Record):
     dropped: dict[DropReason, int]
     pii_counts: dict[str, int]
     signal_counts: dict[FeedbackKind, int]
+    praise: dict[FeedbackKind, int] = {}
+    """Signals that say the answer is good."""
+    blame: dict[FeedbackKind, int] = {}
+    """Signals that say it is bad."""
+    reasons: dict[str, int] = {}
+    """Reasons that users gave, without personal data, to how many users gave the same one; rare ones are left out, so
+    that each stands for several people."""
     users: int
     split_by: Literal["user", "session"]
 

@@ -200,7 +200,7 @@ def test_probe_texts_and_pages_lose_the_user_and_keep_the_rest(state: Path, regi
     assert (state / "reports" / "support" / "decision-v2.html").read_text() == cleaned
     assert "data erased" in cleaned
     changed = [before for before, after in zip(figures, cleaned.split("<section>"), strict=True) if before != after]
-    assert ["What changed, side by side" in part for part in changed] == [True]
+    assert ["Before and after" in part or "前后并排对比" in part for part in changed] == [True, True]
     assert registry.entries["support", 1].report == unseen
 
 

@@ -1,14 +1,31 @@
 """The pages: in words, complete, in both languages, and deaf to whatever text they show."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evals.gate import decide
-from evals.report import render_gate_report, render_rollout_report
+from evals.metrics import METRICS
+from evals.report import (
+    INDEX,
+    Lineage,
+    read_entries,
+    render_gate_report,
+    render_index,
+    render_rollout_report,
+    with_canary,
+)
+from evals.report.answers import samples
+from evals.report.difference import differing
+from evals.report.entry import Entry
+from evals.report.erased import without_examples
+from evals.report.plot import Strip, strip
 from evals.report.speaker import Count, Speaker
 from evals.report.texts import DROPS, METRIC_NAMES, PII, SIGNALS, TEXTS
 from evals.report.verdict import user_means
@@ -16,9 +33,10 @@ from pipeline.clean.pii.patterns import RECOGNISERS
 from pipeline.config import BusinessConfig
 from pipeline.records import DropReason, EvalResult, FeedbackKind, Verdict
 from pipeline.rollout.guardrails import GUARDRAILS, HARD_FAILURE_LIMIT, PLUMBING, TTFT_LIMIT
-from tests.builders import a_manifest, a_rollout_report, a_scored, an_eval_item, an_eval_result
+from tests.builders import a_manifest, a_rollout_report, a_scored, an_adapter, an_eval_item, an_eval_result
 
 NIGHT = datetime(2026, 11, 29, 2, 14, tzinfo=UTC)
+LINEAGE = Lineage(an_adapter(), ("gpu-0", "gpu-1"))
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> \"'><a href='javascript:x'>&lt;b&gt; {{ 7*7 }} \u202e"
 
 
@@ -63,13 +81,14 @@ def page(evaluated: EvalResult, about: BusinessConfig, **fields: Any) -> str:
 
 
 class Reader(HTMLParser):
-    """What a browser would make of a page: tags, attributes and visible text."""
+    """What a browser would make of a page: tags, attributes and visible text, which leaves the other language out."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
         self.open: list[str] = []
+        self._hidden_at: int | None = None
         self.unbalanced: list[str] = []
         self._parts: list[str] = []
         self.feed(html)
@@ -81,18 +100,28 @@ class Reader(HTMLParser):
         self.attributes += attrs
         if tag not in {"meta", "br"}:
             self.open.append(tag)
+        if ("hidden", None) in attrs:
+            self._hidden_at = len(self.open)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += attrs
 
     def handle_endtag(self, tag: str) -> None:
+        if self._hidden_at == len(self.open):
+            self._hidden_at = None
         if not self.open or self.open.pop() != tag:
             self.unbalanced.append(tag)
 
     def handle_data(self, data: str) -> None:
-        if self.open[-1:] not in (["style"], ["script"]):
+        if self._hidden_at is None and self.open[-1:] not in (["style"], ["script"], ["title"]):
             self._parts.append(data)
+
+
+def in_language(html: str, lang: str) -> str:
+    """The page as it is shown when its address ends in the language."""
+    found = re.sub(r'(<div class="page" [^>]*?) hidden>', r"\1>", html)
+    return re.sub(rf'(<div class="page" id="(?!{lang}")[^>]*)>', r"\1 hidden>", found)
 
 
 HEADLINES = {
@@ -115,6 +144,26 @@ def test_the_verdict_comes_first_and_in_words(lang: str, after: float) -> None:
     assert re.search(r"\bloss\b", text) is None
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_page_holds_both_languages_and_shows_the_business_s_own(lang: str) -> None:
+    html = page(result(), business(lang))
+    other = "zh" if lang == "en" else "en"
+    assert f'<html lang="{"zh-CN" if lang == "zh" else "en"}">' in html
+    assert HEADLINES[lang, Verdict.PROMOTE] in Reader(html).text
+    assert HEADLINES[other, Verdict.PROMOTE] not in Reader(html).text
+    assert HEADLINES[other, Verdict.PROMOTE] in Reader(in_language(html, other)).text
+    assert '<div class="page" id="zh" lang="zh-CN"' in html
+    assert '<div class="page" id="en" lang="en"' in html
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_each_language_says_nothing_in_the_other_one(lang: str) -> None:
+    """Answers, titles and the names of languages aside."""
+    told = Reader(in_language(page(result(), business("en"), lineage=LINEAGE), lang)).text.replace("中文", "")
+    chinese = len(re.findall(r"[\u4e00-\u9fff]", told))
+    assert (chinese == 0) if lang == "en" else (chinese > 800)
+
+
 def test_all_three_verdicts_were_seen() -> None:
     config = business().gate
     assert {decide(result(after=after), config).verdict for after in (0.75, 0.0, 0.25)} == set(Verdict)
@@ -125,8 +174,11 @@ def test_whatever_users_wrote_is_shown_as_text(lang: str) -> None:
     evaluated = result(text=HOSTILE, tail="\ud800")
     html = page(evaluated, business(lang, title=HOSTILE))
     shown = Reader(html)
-    assert {"script", "img", "a", "iframe", "link", "object"}.isdisjoint(shown.tags)
-    assert [name for name, _ in shown.attributes if name.startswith("on") or name in ("href", "src")] == []
+    assert {"img", "iframe", "link", "object"}.isdisjoint(shown.tags)
+    assert shown.tags.count("script") == 1  # our own
+    assert html.count("alert(1)") == html.count("&gt;alert(1)&lt;") > 0
+    links = [value for name, value in shown.attributes if name.startswith("on") or name in ("href", "src")]
+    assert set(links) == {"#en", "#zh", "index.html#en", "index.html#zh"}
     assert "<script>alert(1)</script>" in shown.text
     assert "{{ 7*7 }}" in shown.text
     assert shown.unbalanced == []
@@ -138,38 +190,95 @@ def test_a_page_asks_the_network_for_nothing(lang: str) -> None:
     for html in (
         page(result(), business(lang)),
         render_rollout_report(a_rollout_report(), business=business(lang), generated_at=NIGHT),
+        render_index([an_entry()], business=business(lang), generated_at=NIGHT),
     ):
         assert "default-src 'none'" in html
-        assert re.search(r"https?:|url\(|@import|<script|<link", html) is None
+        assert re.search(r"https?:|url\(|@import|<script |<link|fetch|XMLHttp", html) is None
         assert Reader(html).unbalanced == []
 
 
 def test_sums_match_and_a_wrong_sum_is_said() -> None:
     dropped = {DropReason.NO_FEEDBACK: 70, DropReason.CONFLICT: 10}
-    right = a_manifest(interactions=100, sources=20, dropped=dropped)
-    assert "100 answers = 20 used + 80 left out" in Reader(page(result(), business(), manifest=right)).text
-    wrong = a_manifest(interactions=100, sources=21, dropped=dropped)
-    assert "These numbers do not add up" in Reader(page(result(), business(), manifest=wrong)).text
+    right = Reader(page(result(), business(), manifest=a_manifest(interactions=100, sources=20, dropped=dropped))).text
+    assert "100 answers = 20 used + 80 left out" in right
+    assert "Used 20 Nobody said anything about it 70 Users disagreed 10 Together as many as there were 100" in right
+    wrong = Reader(page(result(), business(), manifest=a_manifest(interactions=100, sources=21, dropped=dropped))).text
+    assert "These numbers do not add up" in wrong
+    assert "Together but there were 100 101" in wrong
 
 
-def test_side_by_side_shows_the_best_the_worst_and_others() -> None:
-    scores = [0.0, 0.1, 0.2, 0.5, 0.5, 0.5, 0.5, 0.8, 0.9, 1.0]
-    items = [
-        a_scored(
-            an_eval_item(f"q{n}", f"u{n}", messages=({"role": "user", "content": f"Question {n}?"},)),
-            {"golden": 0.5},
-            {"golden": score},
+def test_what_users_said_is_counted_with_praise_blame_and_their_reasons() -> None:
+    manifest = a_manifest(signal_counts={"thumb": 9}, praise={"thumb": 7}, blame={"thumb": 2}, reasons={HOSTILE: 3})
+    text = Reader(page(result(), business(), manifest=manifest)).text
+    assert "Thumbs up or down 7 good · 2 bad 9" in text
+    assert f"{' '.join(HOSTILE.split())} 3" in text
+
+
+def test_answers_that_users_turned_down_are_shown_beside_what_they_wanted() -> None:
+    item = an_eval_item("q1", "u1", reference="Within five days.", rejected="Within nine days.")
+    html = page(an_eval_result(a_scored(item, {"golden": 0.0}, {"golden": 1.0})), business())
+    assert "Within <mark>nine</mark> days." in html
+    assert "Within <mark>five</mark> days." in html
+
+
+SCORES = [0.0, 0.1, 0.2, 0.5, 0.5, 0.5, 0.5, 0.8, 0.9, 1.0]
+
+
+def scored_from(scores: list[float], question: str = "Question {n}?") -> EvalResult:
+    return an_eval_result(
+        *(
+            a_scored(
+                an_eval_item(f"q{n}", f"u{n}", messages=({"role": "user", "content": question.format(n=n)},)),
+                {"golden": 0.5},
+                {"golden": score},
+            )
+            for n, score in enumerate(scores)
         )
-        for n, score in enumerate(scores)
-    ]
-    text = Reader(page(an_eval_result(*items), business())).text
-    order = [text.index(mark) for mark in ("Most improved", "Question 9?", "Question 8?", "Question 7?")]
-    order += [text.index(mark) for mark in ("Most worsened", "Question 0?", "Question 1?", "Question 2?")]
-    order += [text.index("Picked at random")]
-    assert order == sorted(order)
-    assert len(re.findall(r"Question [3456]\?", text[order[-1] :])) == 3
-    assert "3 better" in text
-    assert "4 the same" in text
+    )
+
+
+def test_side_by_side_shows_the_best_the_worst_and_others_by_how_much_they_differ() -> None:
+    text = Reader(page(scored_from(SCORES), business())).text
+    told = text[text.index("Before and after") : text.index("Each check")]
+    asked = [int(number) for number in re.findall(r"Question (\d)\?", told)]
+    assert set(asked) > {0, 1, 2, 7, 8, 9}
+    assert len(asked) == 9
+    gains = [abs(SCORES[number] - 0.5) for number in asked]
+    assert gains == sorted(gains, reverse=True)
+    assert "3 better" in told
+    assert "4 the same" in told
+
+
+def test_the_same_question_is_shown_once() -> None:
+    text = Reader(page(scored_from(SCORES, "Always this?"), business())).text
+    assert text.count("Always this?") == 1
+
+
+def test_which_answer_is_new_is_hidden_behind_a_coin_that_the_seed_decides() -> None:
+    items = result().items
+    primary = decide(result(), business().gate).checks[0]
+    say = Speaker("en", business().zone)
+    sides = ("version 6", "version 7")
+    firsts = []
+    for seed in range(40):
+        shown = samples(items, primary, seed, sides, say)
+        assert shown == samples(items, primary, seed, sides, say)
+        for sample in shown:
+            versions = [side.version for side in sample.unveiled]
+            texts = ["".join(span.text for span in answer.spans) for answer in sample.answers]
+            assert ["new" if "new answer" in text else "old" for text in texts] == [
+                "new" if version == "version 7" else "old" for version in versions
+            ]
+            firsts.append(versions[0] == "version 7")
+    assert 0.3 < sum(firsts) / len(firsts) < 0.7
+
+
+def test_an_answer_of_a_hundred_thousand_characters_is_cut_and_says_so() -> None:
+    item = an_eval_item("q1", "u1", messages=({"role": "user", "content": "?" * 5000},), reference="r" * 9000)
+    long = a_scored(item, {"golden": 0.0}, {"golden": 1.0}, ("a" * 100_000, "b" * 100_000))
+    html = page(an_eval_result(long), business())
+    assert len(html) < 100_000
+    assert "98,000 more characters" in html
 
 
 def test_a_missed_rule_is_named() -> None:
@@ -188,7 +297,7 @@ def test_a_guardrail_that_fails_is_the_headline() -> None:
 def test_a_guardrail_that_only_the_baseline_breaks_says_so() -> None:
     items = list(result().items)
     items[0] = items[0].model_copy(update={"baseline": items[0].baseline | {"pii_leak": 1.0}})
-    assert "Not one answer got worse here." in Reader(page(an_eval_result(*items), business())).text
+    assert "Not one answer got worse, " in Reader(page(an_eval_result(*items), business())).text
 
 
 def test_the_first_adapter_is_compared_with_the_base_model() -> None:
@@ -246,7 +355,7 @@ def test_a_rollout_says_where_it_stands(state: str, en: str, zh: str) -> None:
         report = a_rollout_report(state=state, reason=HOSTILE)
         shown = Reader(render_rollout_report(report, business=business(lang), generated_at=NIGHT))
         assert words in shown.text
-        assert "script" not in shown.tags
+        assert shown.tags.count("script") == 1  # our own
         assert shown.unbalanced == []
 
 
@@ -256,6 +365,153 @@ def test_a_rollout_page_gives_each_step_its_users_and_numbers() -> None:
     assert "5% of users" in text
     assert "1% (limit 5%)" in text
     assert "+2 points (−1 … +5)" in text
+
+
+def test_why_a_rollout_stands_where_it_stands_is_said_in_the_reader_s_language() -> None:
+    waiting = Reader(render_rollout_report(a_rollout_report(), business=business("zh"), generated_at=NIGHT)).text
+    assert "本步骤需要 200 位用户使用新版本，目前 104 位。" in waiting
+    report = a_rollout_report(state="rolled_back", reason="complaints")
+    failing = report.steps[-1].checks[1].model_copy(update={"passed": False})
+    worse = report.model_copy(
+        update={"steps": (report.steps[0], report.steps[1].model_copy(update={"checks": (failing,)}))}
+    )
+    told = Reader(render_rollout_report(worse, business=business("zh"), generated_at=NIGHT)).text
+    assert "差评：超出允许范围，且不是偶然。" in told
+    by_a_person = Reader(render_rollout_report(report, business=business("zh"), generated_at=NIGHT)).text
+    assert "Complaints" in by_a_person[: by_a_person.index("逐步扩大")]
+
+
+def test_a_decision_s_page_follows_the_rollout_of_its_version() -> None:
+    html = page(result(), business())
+    assert "the trial had not begun" in Reader(html).text
+    followed = with_canary(html, a_rollout_report(reason=HOSTILE), business())
+    for lang, words in (("en", "is being tried with 10% of the users"), ("zh", "正面向 10% 的用户试用")):
+        shown = Reader(in_language(followed, lang))
+        assert words in shown.text
+        assert shown.unbalanced == []
+    assert "the trial had not begun" not in followed
+    assert with_canary("<p>no place</p>", a_rollout_report(), business()) == "<p>no place</p>"
+
+
+def test_examples_leave_the_page_in_both_languages_and_the_figures_stay() -> None:
+    item = an_eval_item(
+        "q1", "u1", messages=({"role": "user", "content": "QZX?"},), reference="QZX a", rejected="QZX b"
+    )
+    html = page(an_eval_result(a_scored(item, {"golden": 0.0}, {"golden": 1.0}, ("QZX c", "QZX d"))), business())
+    assert html.count("QZX") > 8
+    cleaned = without_examples(html)
+    assert "QZX" not in cleaned
+    assert without_examples(cleaned) == cleaned
+    for lang, told in (("en", "had their data erased"), ("zh", "要求删除了其数据")):
+        shown = Reader(in_language(cleaned, lang))
+        assert shown.text.count(told) == 2
+        assert shown.unbalanced == []
+    assert "2 answers = 1 used + 1 left out" in Reader(cleaned).text
+
+
+def an_entry(version: int = 7, outcome: str = "promote", kind: str = "decision", **fields: Any) -> Entry:
+    values: dict[str, Any] = {"kind": kind, "version": version, "at": NIGHT, "outcome": outcome}
+    measured = {"metric": "golden", "estimate": 0.2, "low": 0.1, "high": 0.3} if kind == "decision" else {}
+    return Entry.model_validate(values | measured | fields)
+
+
+def test_the_overview_lists_what_stands_in_the_folder_newest_first(tmp_path: Path) -> None:
+    older = page(result(after=0.0), business(), version=6, generated_at=NIGHT - timedelta(days=1))
+    (tmp_path / "decision-v6.html").write_text(older, encoding="utf-8")
+    (tmp_path / "decision-v7.html").write_text(page(result(), business()), encoding="utf-8")
+    rollout = render_rollout_report(a_rollout_report(), business=business(), generated_at=NIGHT + timedelta(hours=1))
+    (tmp_path / "rollout-v7.html").write_text(rollout, encoding="utf-8")
+    (tmp_path / "copy of decision-v7.html").write_text(page(result(), business()), encoding="utf-8")
+    (tmp_path / "notes.html").write_text("<p>by hand</p>", encoding="utf-8")
+    entries = read_entries(tmp_path)
+    assert [entry.file for entry in entries] == ["rollout-v7.html", "decision-v7.html", "decision-v6.html"]
+    html = render_index(entries, business=business(), generated_at=NIGHT)
+    (tmp_path / INDEX).write_text(html, encoding="utf-8")
+    assert read_entries(tmp_path) == entries
+    links = {value for name, value in Reader(html).attributes if name == "href"} - {"#en", "#zh"}
+    assert {link.split("#")[0] for link in links if link} == {entry.file for entry in entries}
+    text = Reader(html).text
+    assert "Version 7 is on trial with users" in text
+    assert "2 decisions so far; 1 of them found a version fit for service." in text
+
+
+def test_an_overview_without_pages_says_so(tmp_path: Path) -> None:
+    assert read_entries(tmp_path / "absent") == []
+    html = render_index([], business=business(), generated_at=NIGHT)
+    assert "Nothing has been decided yet" in Reader(html).text
+    assert "<svg role" not in html
+
+
+def test_the_trend_holds_every_dot_and_says_what_it_cannot_draw() -> None:
+    entries = [an_entry(9), an_entry(8, low=-5.0, high=5.0), an_entry(7, metric="chrf"), an_entry(6, estimate=None)]
+    html = render_index(entries, business=business(), generated_at=NIGHT)
+    positions = [float(y) for y in re.findall(r'c[xy]="([\d.]+)%"', html)]
+    assert len(positions) == 2 * 2 * 2
+    assert all(0 <= y <= 100 for y in positions)
+    text = Reader(html).text
+    assert "The line of version 8 is longer than the plot." in text
+    assert "2 decisions without such a measurement not drawn." in text
+
+
+@given(st.lists(st.tuples(*[st.floats(-1, 1)] * 3).map(sorted), min_size=1, max_size=40))
+def test_no_mark_of_a_trend_lies_outside(bounds: list[list[float]]) -> None:
+    entries = [an_entry(n + 1, low=low, estimate=dot, high=high) for n, (low, dot, high) in enumerate(bounds)]
+    html = render_index(entries, business=business(), generated_at=NIGHT)
+    assert all(0 <= float(at) <= 100 for at in re.findall(r'[xy]\d?="(-?[\d.e-]+)%"', html))
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_marked_texts_are_the_texts_and_equal_ones_have_no_mark(left: str, right: str) -> None:
+    found = differing(left, right)
+    assert "".join(span.text for span in found.left) == left
+    assert "".join(span.text for span in found.right) == right
+    assert 0 <= found.in_common <= 1
+    same = differing(left, left)
+    assert (same.in_common, any(span.marked for span in same.left + same.right)) == (1.0, False)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "marked"),
+    [
+        ("It takes 5 to 7 days.", "It takes 3 to 7 days.", (["5"], ["3"])),
+        ("48小时内发货，请放心", "24小时内发货，请放心", (["48"], ["24"])),
+        ("可以机洗。", "不可以机洗。", ([], ["不"])),
+        ("Yes.", "It keeps off light rain for an hour.", ([], [])),
+    ],
+)
+def test_the_words_that_differ_are_marked(left: str, right: str, marked: tuple[list[str], list[str]]) -> None:
+    found = differing(left, right)
+    assert tuple([span.text for span in side if span.marked] for side in (found.left, found.right)) == marked
+
+
+def test_a_threshold_lies_where_the_check_s_verdict_changes() -> None:
+    say = Speaker("en", business().zone)
+    check = decide(result(), business().gate).checks[0]
+
+    def plotted(direction_of: str, **fields: Any) -> Strip:
+        found = strip(check.model_copy(update={"metric": direction_of} | fields), say, goal_better=True)
+        assert found is not None
+        return found
+
+    better = plotted("golden", low=0.1, estimate=0.2, high=0.3, margin=0.1)
+    assert better.edge == better.low
+    harm = plotted("refusal", role="guardrail", low=0.0, estimate=0.01, high=0.02, margin=0.02)
+    assert (harm.edge, harm.high) == (harm.low, harm.zero)
+    nothing_asked = plotted("golden", role="information", low=-0.1, estimate=0.0, high=0.1)
+    assert nothing_asked.edge is None
+
+
+def test_what_could_not_be_shown_is_said() -> None:
+    text = Reader(page(result(after=0.25), business())).text
+    told = text[text.index("What could not be shown") :]
+    assert "Empty answers, " in told
+    assert "No case on either side." in told
+
+
+def test_lineage_names_snapshot_recipe_adapter_and_engine() -> None:
+    text = Reader(page(result(), business(), lineage=LINEAGE)).text
+    for words in ("a" * 64, LINEAGE.adapter.sha256, "learning_rate", "gpu-0, gpu-1", "goes on from the base model"):
+        assert words in text
 
 
 def test_a_rollout_without_a_step_explains_no_steps() -> None:
@@ -277,6 +533,13 @@ def test_everything_that_can_be_counted_has_a_name() -> None:
     assert set(DROPS) == set(DropReason)
     assert set(SIGNALS) == set(FeedbackKind)
     assert {*GUARDRAILS, *PLUMBING, HARD_FAILURE_LIMIT, TTFT_LIMIT} <= set(METRIC_NAMES)
+    assert set(METRICS) <= set(METRIC_NAMES)
+    for name, metric in METRIC_NAMES.items():
+        assert re.search(r"[\u4e00-\u9fff]", metric.zh), name
+        assert metric.en, name
+        assert re.search(r"[\u4e00-\u9fff]", metric.en) is None, name
+    for texts in (SIGNALS, DROPS, PII):
+        assert all(text.en and text.zh for text in texts.values())
     assert {recogniser.entity for recogniser in RECOGNISERS} <= set(PII)
 
 

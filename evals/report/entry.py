@@ -1,0 +1,46 @@
+"""What a business's overview says about one page. Each page carries it in its head, so that pages are all it needs."""
+
+import html
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AwareDatetime, ValidationError
+
+from pipeline.records import Record
+
+_META = re.compile(r'<meta name="tuneloop-entry" content="([^"]*)">')
+_HEAD = 4096
+"""Bytes at a page's beginning in which its entry stands."""
+
+
+class Entry(Record):
+    """One decision or one rollout."""
+
+    kind: Literal["decision", "rollout"]
+    version: int
+    at: AwareDatetime
+    outcome: Literal["promote", "reject", "inconclusive", "canary", "paused", "done", "rolled_back", "ended"]
+    """A verdict, or where a rollout stands."""
+    metric: str | None = None
+    """A decision's primary metric; its difference and bounds are candidate minus baseline, as in `Check`."""
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def file(self) -> str:
+        """Name of the page beside the overview."""
+        return f"{self.kind}-v{self.version}.html"
+
+
+def read_entry(page: Path) -> Entry | None:
+    """The entry of a page; None where the file carries none, so it is no page of a decision or a rollout."""
+    with page.open(encoding="utf-8", errors="replace") as file:
+        found = _META.search(file.read(_HEAD))
+    if found is None:
+        return None
+    try:
+        return Entry.model_validate_json(html.unescape(found[1]))
+    except ValidationError:
+        return None
