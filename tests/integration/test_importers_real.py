@@ -3,14 +3,29 @@
 import json
 import random
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.clean.text import message_text
+from pipeline.events.lake import compact
 from pipeline.records import Interaction
 from tests.importing import feedback, import_into, interactions, logged, rated, read_items, refusals, write
+
+READ_HERE = {
+    "feedback_exports": 7,
+    "traces": 11,
+    "trees": 2,
+    "formats": 16,
+}
+"""Files in each folder: a new one needs its right answer here."""
+
+
+@pytest.mark.parametrize("folder", READ_HERE)
+def test_no_file_is_forgotten(shared: Path, folder: str) -> None:
+    assert len(list((shared / "data" / folder).iterdir())) == READ_HERE[folder]
 
 
 @pytest.fixture(scope="module")
@@ -240,8 +255,10 @@ def test_files_of_an_upload_validator(shared: Path, tmp_path: Path) -> None:
 def test_lone_surrogates_a_cut_line_and_gbk(cases: Path, tmp_path: Path) -> None:
     events = tmp_path / "events"
     import_into(events, "generic", cases / "encoding" / "D-08_lone_surrogate.jsonl")
-    texts = [message_text(one.choices[0].message) for one in logged(events).interactions]
-    assert sorted(texts) == sorted(["好的 �", "🍸 干杯", "ok"])
+    for _ in ("segments", "lake"):
+        texts = [message_text(one.choices[0].message) for one in logged(events).interactions]
+        assert sorted(texts) == sorted(["好的 �", "🍸 干杯", "ok"])
+        compact(events, datetime.now(UTC) + timedelta(hours=3))
     path = cases / "encoding" / "D-10_truncated_last_line.jsonl"
     cut = import_into(tmp_path / "cut", "generic", path)
     assert (cut.interactions, cut.feedback, cut.damaged) == (2, 2, True)

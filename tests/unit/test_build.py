@@ -95,7 +95,7 @@ def build(state: Path, business: BusinessConfig) -> Path:
 def write(state: Path, events: Sequence[Interaction | Feedback], hours: Sequence[str]) -> None:
     """Events dealt out to segments of these hours; one of 2099 is never compacted."""
     folder = state / "events" / "segments"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for place, event in enumerate(events):
         kind = "interaction" if isinstance(event, Interaction) else "feedback"
         with (folder / f"w1-{hours[place % len(hours)]}.jsonl").open("a", encoding="utf-8") as file:
@@ -147,6 +147,23 @@ def test_how_events_arrived_changes_no_byte(data: st.DataObject, events: list[In
         first, second = build(Path(one), about()), build(Path(other), about())
         assert first.name == second.name
         assert files(first) == files(second)
+
+
+def test_a_vote_that_comes_after_the_night_counts_in_the_next_one_and_changes_nothing_that_was_built(
+    tmp_path: Path,
+) -> None:
+    asked = [an_interaction(f"i{n}", prompt=QUESTIONS[n], answer=ANSWERS[0], user_key=f"u{n}") for n in (0, 3)]
+    write(tmp_path, [*asked, a_feedback("e1", "i0", user_key="u0")], ["20990101T00"])
+    first = build(tmp_path, about())
+    before = files(first)
+    late = a_feedback("e2", "i0", "thumb", None, user_key="u0", occurred_at=NOON + timedelta(hours=1))
+    write(tmp_path, [a_feedback("e3", "i3", "thumb", "down", user_key="u3"), late], ["20990101T01"])
+    second = build(tmp_path, about())
+    assert second.name != first.name
+    assert files(first) == before
+    voted = [row.source.interaction_ids for side in read_snapshot(second).rows.values() for row in side.all()]
+    assert set(voted) == {("i3",)}
+    assert {drop.interaction_id: drop.reason.value for drop in read_dropped(second)} == {"i0": "withdrawn"}
 
 
 @settings(max_examples=5)
