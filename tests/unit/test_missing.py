@@ -1,10 +1,12 @@
 """A question without an answer: counted for both sides, harm where the candidate alone is silent."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evals.gate import decide
-from pipeline.config import GateConfig
+from evals.report import render_gate_report
+from pipeline.config import BusinessConfig, GateConfig
 from pipeline.records import (
     EvalResult,
     GateDecision,
@@ -15,9 +17,12 @@ from pipeline.records import (
     Side,
     Verdict,
 )
-from tests.builders import a_missing, a_scored, an_eval_item, an_eval_result
+from tests.builders import NOON, a_manifest, a_missing, a_scored, an_eval_item, an_eval_result
 
 CONFIG = GateConfig.model_validate({"bootstrap_samples": 200, "guardrails": {"empty": 0.01}, "max_missing_share": 0.3})
+BUSINESS = BusinessConfig(
+    business="support", title="Support", language="en", report_language="en", timezone="UTC", nightly="0 2 * * *"
+)
 
 
 def better(users: int) -> list[ScoredItem]:
@@ -114,6 +119,35 @@ def test_no_candidate_looks_better_for_an_answer_that_it_does_not_give(
 
     worse: list[Side] = ["candidate" if side == "both" else side for side in sides]
     assert ORDER.index(verdict(worse)) <= ORDER.index(verdict(sides))
+
+
+@pytest.mark.parametrize(
+    ("side", "told"),
+    [
+        (
+            "both",
+            (
+                "9 questions of 69 got no answer: what is left may not stand for all.",
+                "to 9 questions of 69, which count for neither: failed in every try (both): 9.",
+                "69 个问题中有 9 个没有得到回答，剩下的不足以代表全部。",
+                "多次尝试均失败（双方）9 个",
+            ),
+        ),
+        (
+            "candidate",
+            ("which count for neither: failed in every try (new alone): 9.", "0% before, 13% now", "仅新版本"),
+        ),
+    ],
+)
+def test_the_page_says_what_was_not_answered_in_both_languages(side: Side, told: tuple[str, ...]) -> None:
+    config = CONFIG.model_copy(update={"max_missing_share": 0.1})
+    result = an_eval_result(*better(60), missing=tuple(silent(9, side)))
+    about = BUSINESS.model_copy(update={"gate": config})
+    page = render_gate_report(
+        decide(result, config), result, a_manifest(), business=about, version=2, baseline_version=1, generated_at=NOON
+    )
+    for words in told:
+        assert words in page
 
 
 def test_the_result_with_everything_answered_has_nothing_to_tell() -> None:
