@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.config import RolloutConfig, ShadowConfig
+from evals.report import render_rollout_report
+from pipeline.config import BusinessConfig, RolloutConfig, ShadowConfig
 from pipeline.gateway.routing import arm_now, assign, assignment_hash
-from pipeline.records import Arm, Target
+from pipeline.records import Arm, RolloutReport, Target
 from pipeline.rollout.ab import OUTCOMES, AbTest, check_ab
 from pipeline.rollout.guardrails import ArmEvidence, Evidence
 from pipeline.rollout.routes import route_of
@@ -21,9 +22,11 @@ from pipeline.rollout.state import (
     Paused,
     Steady,
     advance,
+    confirm,
     current_step,
     pause,
     resume,
+    roll_back,
     stable_of,
     start,
 )
@@ -116,6 +119,18 @@ def test_hard_failures_still_break_it_off_and_bad_outcomes_do_not() -> None:
         assert stable_of(decision.state) == 1
 
 
+def test_a_person_ends_it_by_step_and_breaks_it_off_by_rollback() -> None:
+    canary, at = ab_test(), NOW + timedelta(days=1)
+    ended = confirm(canary, seen(canary, arm(30), arm(30)), at, CONFIG, "we know enough")
+    assert (ended.action, ended.reason) == (Action.END, "we know enough")
+    assert isinstance(ended.state, Steady)
+    assert ended.state.last is not None
+    assert ended.state.last.steps[0].is_ab
+    broken_off = roll_back(canary, "bo", "complaints", at)
+    assert broken_off.last is not None
+    assert broken_off.last.result == "rolled_back"
+
+
 def test_an_end_or_a_split_that_cannot_be_is_refused() -> None:
     for share in (0.0, 0.51, 1.0):
         with pytest.raises(ValidationError):
@@ -149,3 +164,34 @@ def test_intervals_are_two_sided_and_cover_all_outcomes_at_once_however_often_on
     (thumb_up,) = [check for check in check_ab(better, step, CONFIG) if check.metric == "thumb_up"]
     assert thumb_up.low is not None
     assert thumb_up.low > 0.0
+
+
+def test_its_page_says_what_users_did_and_names_no_step_to_come() -> None:
+    business = BusinessConfig(
+        business="support", title="Shop", language="en", report_language="en", timezone="UTC", nightly="0 2 * * *"
+    )
+    canary = ab_test(0.3)
+    evidence = seen(canary, arm(400, thumb_up=0.6, edit=0.6), arm(400, thumb_up=0.2, edit=0.2))
+    state = advance(canary, evidence, AB.until, CONFIG).state
+    assert isinstance(state, Steady)
+    assert state.last is not None
+    report = RolloutReport(
+        business="support",
+        version=2,
+        previous_version=1,
+        state="ended",
+        reason=state.last.reason,
+        started_at=NOW,
+        steps=state.last.steps,
+    )
+    page = render_rollout_report(report, business=business, generated_at=AB.until)
+    for told in (
+        "The A/B test of version 2 is over",
+        "Thumbs up: better with the new version, and not by chance.",
+        "Answers rewritten by users: worse with the new version, and not by chance.",
+        "A/B test: 30% of users",
+        "版本 2 的 A/B 测试已结束",
+    ):
+        assert told in page
+    assert "Task not solved: " not in page.split("Step by step")[0]
+    assert 'class="ahead"' not in page

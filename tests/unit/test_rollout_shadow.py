@@ -14,7 +14,7 @@ from pipeline.records import Arm, Target
 from pipeline.rollout.guardrails import ArmEvidence, Evidence
 from pipeline.rollout.routes import route_of
 from pipeline.rollout.shadow import AGREEMENT
-from pipeline.rollout.state import Action, Canary, Steady, advance, pause, start, step_evidence
+from pipeline.rollout.state import Action, Canary, Steady, advance, confirm, pause, start, step_evidence
 from tests.builders import a_shadow, an_interaction
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -80,6 +80,13 @@ def test_hard_failures_roll_back_also_while_paused() -> None:
         decision = advance(state, seen(canary, 19, failed=1.0), later(1), CONFIG)
         assert decision.action is Action.ROLL_BACK
         assert "hard_failure_limit" in decision.reason
+
+
+def test_a_person_may_cut_it_short() -> None:
+    canary = in_shadow()
+    decision = confirm(canary, seen(canary, 3), later(1), CONFIG, "looks fine")
+    assert decision.action is Action.ADVANCE
+    assert "although insufficient data" in decision.reason
 
 
 def test_a_shadow_that_left_the_configuration_still_ends() -> None:
