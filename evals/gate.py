@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evals.judge.doubt import doubts, explain
+from evals.judge.doubt import doubts
+from evals.judge.words import agreement_in_words, explain
 from evals.metrics import METRICS
 from evals.missing import asked as asked_items
 from evals.missing import count_missing, tell_missing, too_many
@@ -71,12 +72,7 @@ def decide(result: EvalResult, config: GateConfig) -> GateDecision:
     checks = [*judged]
     checks += [_information(asked, metric, metric, config) for metric in _INFORMATION if metric not in known]
     checks += [_information(recent, config.primary, RECENT + config.primary, config)]
-    if any(check.passed is False for check in judged):
-        verdict = Verdict.REJECT
-    elif all(check.passed for check in judged) and not too_many(result, config.max_missing_share):
-        verdict = Verdict.PROMOTE
-    else:
-        verdict = Verdict.INCONCLUSIVE
+    verdict = _verdict(judged, complete=not too_many(result, config.max_missing_share))
     body = {
         "business": result.business,
         "baseline": result.baseline,
@@ -91,7 +87,13 @@ def decide(result: EvalResult, config: GateConfig) -> GateDecision:
         "seed": config.seed,
         "judge_doubts": doubted,
     }
-    return GateDecision.model_validate({"decision_id": content_id(body), **body})
+    return GateDecision.model_validate({"decision_id": content_id(body), "judging": result.judging, **body})
+
+
+def _verdict(judged: Sequence[Check], *, complete: bool) -> Verdict:
+    if any(check.passed is False for check in judged):
+        return Verdict.REJECT
+    return Verdict.PROMOTE if complete and all(check.passed for check in judged) else Verdict.INCONCLUSIVE
 
 
 def _primary(items: Sequence[ItemScores], config: GateConfig) -> _Judged:
@@ -112,9 +114,11 @@ def _undecided(judged: _Judged) -> _Judged:
 
 
 def _of_the_judge(judging: Judging | None, doubted: Sequence[JudgeDoubt], config: GateConfig) -> str:
-    """Why the judge's word does not count, where the decision rests on it."""
-    if config.primary != "judge" or judging is None or config.judge is None or not doubted:
+    """What the judge's word is worth, or why it does not count, where the decision rests on it."""
+    if config.primary != "judge" or judging is None or config.judge is None:
         return ""
+    if not doubted:
+        return f" Of the judge: {agreement_in_words(judging)}."
     return f" The judge does not decide: {'; '.join(explain(doubt, judging, config.judge) for doubt in doubted)}."
 
 

@@ -15,6 +15,7 @@ from rich.progress import Progress as Bars
 from evals.endpoint import Endpoint, base_model
 from evals.evaluate import Progress, evaluate
 from evals.gate import decide
+from evals.judge import describe
 from evals.leaks import refuse_leaks
 from evals.report import render_gate_report
 from pipeline.config import BusinessConfig, JudgeSettings, load_config
@@ -84,6 +85,8 @@ def run_comparison(wanted: Comparison) -> int:
         generated_at=datetime.now(UTC),
     )
     _write(wanted.out, page)
+    if decision.judging:
+        console.print(describe(decision.judging))
     console.print(f"{decision.verdict.upper()}: {decision.reason}")
     console.print(f"report: {wanted.out}")
     return CODES[decision.verdict]

@@ -17,6 +17,7 @@ from prefect.runtime import flow_run
 from evals.endpoint import Endpoint
 from evals.evaluate import evaluate
 from evals.gate import decide
+from evals.judge import describe
 from evals.leaks import refuse_leaks
 from evals.report import render_gate_report
 from flows.build import build_snapshot
@@ -180,6 +181,8 @@ def _gate(
         on_progress=_tell_evaluation,
     )
     decision = decide(result, about.gate)
+    if decision.judging:
+        logger.info("gate: %s", describe(decision.judging))
     page = render_gate_report(
         decision,
         result,

@@ -247,6 +247,8 @@ class GateDecision(Record):
     seed: int
     judge_doubts: tuple[JudgeDoubt, ...] = ()
     """Why the judge's verdict does not count; empty where it does, or where there is no judge."""
+    judging: Judging | None = None
+    """As in `EvalResult`. `decision_id` is not over it: a second run costs less and decides the same."""
 
 
 class StepEvidence(Record):

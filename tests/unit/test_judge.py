@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evals.answers import Answers
 from evals.endpoint import Endpoint, PromptRefused
 from evals.gate import decide
-from evals.judge import EndpointJudge, Matchup, ScriptedJudge, judge_answers
+from evals.judge import EndpointJudge, Matchup, ScriptedJudge, describe, judge_answers
 from evals.judge.outcome import Outcome, agreement, combine, tally, win_share
 from evals.judge.prompt import VERDICTS, parse_verdict, render, speaks_to_judge
 from pipeline.config import GateConfig, JudgeConfig
@@ -231,6 +231,9 @@ def test_a_judge_that_agrees_with_people_promotes_what_it_prefers() -> None:
     assert decision.verdict is Verdict.PROMOTE
     assert decision.checks[0].estimate == 1
     assert decision.judge_doubts == ()
+    assert decision.judging == result.judging
+    assert "its agreement with users is 1.00, between 0.89 and 1.00 over 30 pairs of 30 users" in decision.reason
+    assert "30 wins; its agreement" in describe(result.judging)
     worse, _ = judged(LONGER, evaluated(before="On the delivery page.", after="No."))
     assert decide(worse, GATE).verdict is Verdict.REJECT
 
@@ -349,7 +352,9 @@ def test_cost_is_tokens_times_price_and_a_second_run_costs_nothing(tmp_path: Pat
     assert second.judging is not None
     assert second.judging.cost == 0
     assert second.items == first.items
-    assert decide(second, GATE) == decide(first, GATE)
+    assert decide(second, GATE).decision_id == decide(first, GATE).decision_id
+    assert "0.00 of 100.00 USD" in describe(second.judging)
+    assert f"{first.judging.cost:.2f} of 100.00 USD" in describe(first.judging)
     text = (tmp_path / "rulings.jsonl").read_text()
     assert not any(said in text for said in ("delivery", "parcel", "Where", "Because", "u1"))
 
