@@ -1,16 +1,16 @@
 """What follows from a decision outside of what is served: tags, reports, and aliases that tell the truth."""
 
-import uuid
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 from evals.report import render_rollout_report
+from flows.controller.rollout_report import ended_report, rollout_report
 from flows.controller.versions import VersionBook
+from flows.pages import publish
 from pipeline.config import BusinessConfig
-from pipeline.records import RolloutReport
 from pipeline.registry.base import Alias, ModelRegistry
-from pipeline.rollout.ledger import Ledger, Owed
+from pipeline.rollout.ledger import Ledger
 from pipeline.rollout.state import canary_of, previous_of, stable_of
 from pipeline.rollout.store import RolloutStore
 
@@ -32,8 +32,8 @@ def settle(
     if not stored.ledger.owed:
         return
     known = {version.version for version in versions.refresh(business.business)}
+    _write_reports(stored.ledger, business, reports_dir, now)
     for owed in stored.ledger.owed:
-        _write_report(owed, business, reports_dir, now)
         if owed.tags and owed.version in known:
             registry.set_tags(business.business, owed.version, owed.tags)
         if owed.note and owed.version in known:
@@ -82,21 +82,13 @@ def _align(
         registry.set_alias(business, alias, version)
 
 
-def _write_report(owed: Owed, business: BusinessConfig, reports_dir: Path, now: datetime) -> None:
-    if owed.report is None:
-        return
-    report = RolloutReport(
-        business=business.business,
-        version=owed.version,
-        previous_version=owed.previous_version,
-        state="done" if owed.report.result == "promoted" else owed.report.result,
-        reason=owed.report.reason,
-        started_at=owed.report.started_at,
-        steps=owed.report.steps,
-    )
-    page = render_rollout_report(report, business=business, generated_at=now)
-    folder = reports_dir / business.business
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".{uuid.uuid4().hex}.draft"  # of its own: another controller may be writing the same page
-    draft.write_text(page, encoding="utf-8")
-    draft.rename(folder / f"rollout-v{owed.version}.html")
+def _write_reports(ledger: Ledger, business: BusinessConfig, reports_dir: Path, now: datetime) -> None:
+    """Of rollouts that ended, and of the one under way as far as it is decided."""
+    reports = [
+        ended_report(owed.report, business.business, owed.previous_version) for owed in ledger.owed if owed.report
+    ]
+    if canary_of(ledger.state) and (running := rollout_report(ledger.state, business)):
+        reports.append(running)
+    for report in reports:
+        page = render_rollout_report(report, business=business, generated_at=now)
+        publish(reports_dir / business.business, f"rollout-v{report.version}.html", page, business, now)

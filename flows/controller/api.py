@@ -17,11 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from evals.report import INDEX
 from flows.controller.controller import Controller
 from flows.controller.explain import explain
+from flows.controller.pages import served_page
 from flows.controller.status import describe
 from pipeline.config import Settings
 from pipeline.errors import ConfigError, PipelineError, RolloutRefused
@@ -30,6 +32,7 @@ from pipeline.rollout.state import Canary, Paused, Steady
 
 REPLAY_WINDOW_S = 300
 MAX_BODY = 64 * 1024
+_TOKEN_COOKIE = "tuneloop-reports"
 _REPORT_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]*\.html$")
 
 
@@ -82,6 +85,7 @@ def make_app(
             Route("/start", api.start, methods=["POST"]),
             *(Route(path, api.command, methods=["POST"]) for path in ("/rollback", "/pause", "/resume", "/step")),
             Route("/explain/{business}", api.explain),
+            Route("/reports/{business}", api.overview),
             Route("/reports/{business}/{file}", api.report),
             Route("/healthz", api.healthz),
         ]
@@ -164,16 +168,27 @@ class _Api:
             return _failed(error)
         return JSONResponse(told.model_dump(mode="json"))
 
+    async def overview(self, request: Request) -> Response:
+        # Links between pages are relative: they need the folder in the address.
+        return RedirectResponse(request.url.replace(path=f"{request.url.path.rstrip('/')}/{INDEX}"))
+
     async def report(self, request: Request) -> Response:
         business, name = request.path_params["business"], request.path_params["file"]
         token = report_token(self._settings.report_secret.get_secret_value(), business)
-        if not hmac.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
+        # Whoever opened one page of the business with its link may follow the links from there, which hold no token.
+        shown = request.query_params.get("token", request.cookies.get(_TOKEN_COOKIE, ""))
+        if not hmac.compare_digest(shown.encode(), token.encode()):
             return _error(403, "this link is not valid; ask for a new one")
-        config = self._controller.config
-        path = config.state_dir / "reports" / business / name
-        if business not in config.businesses or not _REPORT_NAME.match(name) or not path.is_file():
+        about = self._controller.config.businesses.get(business)
+        page = None
+        if about is not None and _REPORT_NAME.match(name):
+            now = datetime.fromtimestamp(self._now_s(), UTC)
+            page = await run_in_threadpool(served_page, self._controller, about, name, now)
+        if page is None:
             return _error(404, "no such report")
-        return FileResponse(path, media_type="text/html; charset=utf-8", headers={"Cache-Control": "private, no-cache"})
+        response = HTMLResponse(page, headers={"Cache-Control": "private, no-cache"})
+        response.set_cookie(_TOKEN_COOKIE, token, path=f"/reports/{business}/", httponly=True, samesite="strict")
+        return response
 
     async def healthz(self, _request: Request) -> Response:
         return JSONResponse({"ok": True})

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -267,6 +268,39 @@ def test_reports_open_with_their_business_s_token_only(client: TestClient, world
         assert client.get(path, params={"token": wrong}).status_code == 403
     for name in ("rollout-v2.html", "..%2Fsecret.html", "%2e%2e"):
         assert client.get(f"/reports/support/{name}", params={"token": token}).status_code == 404
+
+
+def test_who_opened_a_business_s_overview_may_follow_its_links(client: TestClient, world: World) -> None:
+    _promote(world)
+    world.tick()
+    assert client.get("/reports/support/index.html").status_code == 403
+    overview = client.get("/reports/support", params={"token": report_token("reports", "support")})
+    assert overview.url.path == "/reports/support/index.html"
+    links = set(re.findall(r'href="(rollout[^"#]*)', overview.text))
+    assert links == {"rollout-v1.html"}
+    assert "is being tried" in client.get("/reports/support/rollout-v1.html").text
+    assert client.get("/reports/kefu/index.html").status_code == 403
+
+
+def test_pages_of_a_rollout_under_way_tell_how_it_goes_now(client: TestClient, world: World) -> None:
+    _promote(world)
+    world.tick()
+    folder = world.config.state_dir / "reports" / "support"
+    for name in ("decision-v1.html", "decision-v2.html"):
+        (folder / name).write_text("<!--canary:en-->not begun<!--/canary-->", encoding="utf-8")
+    token = {"token": report_token("reports", "support")}
+    before = (folder / "rollout-v1.html").read_text(encoding="utf-8")
+    assert "is being tried" in before
+    assert "is being tried" in client.get("/reports/support/decision-v1.html", params=token).text
+    assert "not begun" in client.get("/reports/support/decision-v2.html", params=token).text
+    client.post("/pause", json={"business": "support", "actor": "bo", "reason": "lunch"}, headers=ADMIN)
+    assert "is paused" in client.get("/reports/support/rollout-v1.html", params=token).text
+    world.tick()
+    assert "is paused" in (folder / "rollout-v1.html").read_text(encoding="utf-8")
+    client.post("/rollback", json={"business": "support", "actor": "bo", "reason": "complaints"}, headers=ADMIN)
+    world.tick()
+    for name in ("rollout-v1.html", "decision-v1.html"):
+        assert "was taken back" in client.get(f"/reports/support/{name}", params=token).text
 
 
 def test_the_loop_ticks_when_it_is_woken_and_survives_a_tick_that_fails() -> None:
