@@ -4,9 +4,10 @@ The split is the canary's assignment at a share that never changes, so a user st
 test lasts. Nothing is promoted by it and no outcome breaks it off, bad ones included: only hard failures do.
 """
 
+from datetime import UTC
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 
 from pipeline.config import RolloutConfig, StepConfig
 from pipeline.records import Check, Record
@@ -29,7 +30,7 @@ class AbTest(Record):
 
     share: Annotated[float, Field(gt=0, le=0.5)]
     """Of the users who get the candidate. As many others are its control; with 0.5 that is everybody."""
-    until: AwareDatetime
+    until: Annotated[AwareDatetime, AfterValidator(lambda at: at.astimezone(UTC))]
 
 
 def check_ab(evidence: Evidence, step: StepConfig, config: RolloutConfig) -> tuple[Check, ...]:

@@ -6,7 +6,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,9 @@ from flows.cli import main
 from flows.controller.api import make_app
 from flows.controller.process import Loop
 from pipeline.config import Settings
+from pipeline.records import canonical_json
 from pipeline.rollout.state import Canary, Paused, Steady
+from tests.builders import a_shadow, an_interaction
 from tests.conftest import free_port
 from tests.controller_world import Engines, World
 
@@ -240,3 +242,34 @@ def test_a_controller_that_is_not_there_or_knows_another_key_is_one_line(desk: D
 def test_a_command_needs_its_reason(desk: Desk) -> None:
     for command in ("pause", "resume", "step", "rollback"):
         assert "--reason" in desk.refused(command, "support")
+
+
+def test_an_ab_test_is_started_told_and_ended_by_a_step(desk: Desk) -> None:
+    version = str(desk.world.publish_version())
+    start = ("start", "support", version, "--reason", "which one sells more?")
+    assert "--ab and --until go together" in desk.refused(*start, "--ab", "0.5")
+    assert "is past" in desk.refused(*start, "--ab", "0.5", "--until", "2026-03-09T08:00+00:00")
+    said = desk.did(*start, "--ab", "0.5", "--until", "2026-03-17T09:00+01:00")
+    assert "version 1 serves 50% of the users (A/B test until 2026-03-17T08:00:00Z), the base model the others" in said
+    told = desk.did("explain", "support")
+    assert "version 1 at 50% (A/B test) beside the base model" in told
+    assert "end:      2026-03-17 08:00 UTC" in told
+    assert "no canary is under way" in desk.did("step", "support", "--reason", "we know enough")
+    assert isinstance(desk.state, Steady)
+    assert desk.state.last is not None
+    assert desk.state.last.result == "ended"
+    assert desk.trail[-1] == ("anna", "step", "we know enough")
+
+
+def test_what_a_version_answered_in_shadow_is_told(desk: Desk) -> None:
+    assert "answered no copy" in desk.refused("shadow", "support", "2")
+    now = datetime.now(UTC)
+    served = an_interaction("i1", started_at=now - timedelta(minutes=2), answer="By card.")
+    shadow = a_shadow("i1", started_at=now - timedelta(minutes=1), answer="By card, too.")
+    folder = desk.configs.parent / "cli" / "events" / "segments"
+    folder.mkdir(parents=True)
+    lines = [canonical_json({"interaction": served.model_dump(mode="json")})]
+    lines.append(canonical_json({"shadow": shadow.model_dump(mode="json")}))
+    (folder / f"gateway-{now:%Y%m%dT%H}.jsonl").write_text("\n".join(lines) + "\n")
+    assert "copies:   1 of requests of 1 users" in desk.did("shadow", "support", "2")
+    assert "has no judge" in desk.refused("shadow", "support", "2", "--judge")
