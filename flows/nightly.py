@@ -19,9 +19,10 @@ from evals.evaluate import evaluate
 from evals.gate import decide
 from evals.judge import describe
 from evals.leaks import refuse_leaks
-from evals.report import render_gate_report
+from evals.report import Lineage, render_gate_report
 from flows.build import build_snapshot
 from flows.lock import alone
+from flows.pages import publish
 from flows.step import step
 from pipeline.config import BusinessConfig, Config, Settings, load_config, load_settings
 from pipeline.dataset.snapshot import read_snapshot
@@ -159,7 +160,6 @@ def _gate(
     due: datetime,
 ) -> tuple[GateDecision, Path]:
     """Candidate against the adapter in service on the serving engines; the verdict goes to the registry."""
-    report = config.state_dir / "reports" / about.business / f"decision-v{version.version}.html"
     champion = services.registry.aliases(about.business).get("champion")
     _load_for_gate(config, services, version, snapshot_dir)
     baseline_version = services.registry.get(about.business, champion) if champion is not None else None
@@ -191,9 +191,11 @@ def _gate(
         version=version.version,
         baseline_version=champion,
         generated_at=due,
+        lineage=Lineage(version.adapter, tuple(engine.name for engine in config.system.engines)),
     )
-    report.parent.mkdir(parents=True, exist_ok=True)
-    report.write_text(page, encoding="utf-8")
+    report = publish(
+        config.state_dir / "reports" / about.business, f"decision-v{version.version}.html", page, about, due
+    )
     step(services.registry.record_decision, "record decision")(decision, version.version, report)
     return decision, report
 
