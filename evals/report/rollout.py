@@ -9,7 +9,7 @@ from evals.report.page import fragment, render
 from evals.report.plot import Strip, interval_told, strip
 from evals.report.speaker import Lang, Speaker
 from evals.report.texts import METRIC_NAMES
-from pipeline.config import BusinessConfig
+from pipeline.config import BusinessConfig, ShadowConfig
 from pipeline.records import Check, RolloutReport, StepEvidence
 from pipeline.rollout.shadow import AGREEMENT
 
@@ -87,13 +87,29 @@ def course(report: RolloutReport, business: BusinessConfig, say: Speaker) -> dic
     names = {"version": str(report.version), "previous": previous, "share": share}
     return {
         "report": report,
-        "headline": say(f"rollout_{report.state}", **names),
-        "lead": say(f"rollout_lead_{report.state}", **names),
+        "headline": say(f"rollout_{_manner(report)}", **names),
+        "lead": say(f"rollout_lead_{_manner(report)}", **names),
         "why": _why(report, business, say),
         "ladder": _ladder(report, business, say),
         "steps": [_step(step, report, last=step is report.steps[-1], say=say) for step in report.steps],
         "started": say("rollout_started", at=say.date(report.started_at)),
     }
+
+
+def _manner(report: RolloutReport) -> str:
+    """The report's state; while it goes on, also whether anybody sees the new version, and how."""
+    last = report.steps[-1] if report.steps else None
+    if report.state != "canary" or last is None:
+        return report.state
+    return "ab" if last.is_ab else "canary" if last.share else "shadow"
+
+
+def _headline(report: RolloutReport) -> str:
+    if report.state == "canary" and report.steps and report.steps[-1].is_ab:
+        return "rollout_ab"
+    if report.state == "canary" and report.steps and not report.steps[-1].share:
+        return "rollout_shadow"
+    return f"rollout_{report.state}"
 
 
 def _why(report: RolloutReport, business: BusinessConfig, say: Speaker) -> list[str]:
@@ -107,10 +123,18 @@ def _why(report: RolloutReport, business: BusinessConfig, say: Speaker) -> list[
             return [say("rollout_why_worse", metric=say.metric(check.metric)) for check in worse] or [report.reason]
         case "ended":
             return _outcomes(last, say)
-        case "canary" if last is not None:
-            needed = next((step.min_users for step in business.rollout.steps if step.share == last.share), 0)
+        case "canary" if last is not None and last.is_ab:
+            return _outcomes(last, say)
+        case "canary" if last is not None and not last.share:
+            needed = business.rollout.shadow.min_users if business.rollout.shadow else 0
+            if last.candidate_users < needed:
+                return [say("rollout_few_copies", users=last.candidate_users, needed=needed)]
+            return [say("rollout_why_waiting")]
+        case "canary" if last is not None and not last.is_ab:
+            planned = (business.rollout.shadow or ShadowConfig()).step, *business.rollout.steps
+            needed = next((step.min_users for step in planned if step.share == last.share), 0)
             arms = {"rollout_few_candidate": last.candidate_users}
-            if last.share < 1:
+            if 0 < last.share < 1:
                 arms["rollout_few_control"] = last.control_users
             few = [say(key, users=users, needed=needed) for key, users in arms.items() if users < needed]
             return few or [say("rollout_why_waiting")]

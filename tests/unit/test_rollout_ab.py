@@ -195,3 +195,7 @@ def test_its_page_says_what_users_did_and_names_no_step_to_come() -> None:
         assert told in page
     assert "Task not solved: " not in page.split("Step by step")[0]
     assert 'class="ahead"' not in page
+    running = report.model_copy(update={"state": "canary"})
+    page = render_rollout_report(running, business=business, generated_at=NOW)
+    assert "Version 2 is compared in an A/B test with 30% of the users" in page
+    assert "Thumbs up: better with the new version, and not by chance." in page

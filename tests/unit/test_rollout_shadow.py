@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evals.report import render_rollout_report
 from evals.shadow import agreement, shadow_evidence
-from pipeline.config import RolloutConfig, ShadowConfig
+from pipeline.config import BusinessConfig, RolloutConfig, ShadowConfig
 from pipeline.events.shadows import ShadowPair
 from pipeline.gateway.routing import assign
-from pipeline.records import Arm, Target
+from pipeline.records import Arm, RolloutReport, Target
 from pipeline.rollout.guardrails import ArmEvidence, Evidence
 from pipeline.rollout.routes import route_of
 from pipeline.rollout.shadow import AGREEMENT
@@ -145,3 +146,29 @@ def test_agreement_reads_chinese_and_widths() -> None:
     assert agreement("可以退款", "可以退款吗") == pytest.approx(6 / 7)
     assert agreement("ＡＢＣ", "ABC") == 1.0
     assert agreement("abc", "xyz") == 0.0
+
+
+def test_its_page_says_that_nobody_sees_the_answers_and_what_is_needed() -> None:
+    about = {"title": "Shop", "language": "en", "report_language": "en", "timezone": "UTC", "nightly": "0 2 * * *"}
+    business = BusinessConfig.model_validate({"business": "support", "rollout": CONFIG, **about})
+    canary = in_shadow()
+    pairs = [pair("u1", "By card.", "In cash."), pair("u2", "By card.", "By card.")]
+    evidence = shadow_evidence(pairs, salt="r1", candidate_model="support-v2-bbbbbbbb", since=NOW)
+    report = RolloutReport(
+        business="support",
+        version=2,
+        previous_version=1,
+        state="canary",
+        reason="insufficient data",
+        started_at=NOW,
+        steps=(step_evidence(canary, evidence, CONFIG),),
+    )
+    page = render_rollout_report(report, business=business, generated_at=NOW)
+    for told in (
+        "Version 2 is being tried unseen: no user gets its answers",
+        "Copies of questions of 20 users are needed; there are those of 2 so far.",
+        "The new version answered copies of questions of 2 users; nobody saw its answers",
+        "Likeness to the answers that users got",
+        "版本 2 正在后台试用，用户看不到其回答",
+    ):
+        assert told in page

@@ -23,6 +23,23 @@ ROLLOUT: dict[str, Text] = {
         "它取代了{previous}；后者仍保持就绪，可随时立即恢复。",
     ),
     "rollout_lead_rolled_back": Text("All users are served by {previous} again.", "全部用户已恢复使用{previous}。"),
+    "rollout_shadow": Text(
+        "Version {version} is being tried unseen: no user gets its answers",
+        "版本 {version} 正在后台试用，用户看不到其回答",
+    ),
+    "rollout_lead_shadow": Text("All users are served by {previous}.", "全部用户使用{previous}。"),
+    "rollout_few_copies": Text(
+        "Copies of questions of {needed:user/users} are needed; there are those of {users} so far.",
+        "需要 {needed} 位用户问题的副本，目前 {users} 位。",
+    ),
+    "rollout_ab": Text(
+        "Version {version} is compared in an A/B test with {share} of the users",
+        "版本 {version} 正在 A/B 测试中，面向 {share} 的用户",
+    ),
+    "rollout_lead_ab": Text(
+        "The others are served by {previous}. The split stays as it is until the test is over, unless answers fail.",
+        "其余用户使用{previous}。除非出现故障，分组在测试结束前保持不变。",
+    ),
     "rollout_ended": Text("The A/B test of version {version} is over", "版本 {version} 的 A/B 测试已结束"),
     "rollout_lead_ended": Text(
         "All users are served by {previous} again. Which version serves them from now on is for a person to decide.",
