@@ -7,6 +7,7 @@ from evals.report.answers import samples, wishes
 from evals.report.checks import rows
 from evals.report.entry import Entry
 from evals.report.feedback import said, used
+from evals.report.judge import judge_cost, judge_told
 from evals.report.limits import limits, unseen
 from evals.report.page import render
 from evals.report.speaker import Speaker
@@ -68,7 +69,8 @@ def render_gate_report(
             "wishes": wishes(result.items, decision.seed, say),
             "used": used(manifest, say),
             "samples": samples(scored, primary, decision.seed, sides, say),
-            "rows": rows(decision, (*result.items, *result.missing), business, say),
+            "rows": rows(decision, (*result.items, *result.missing, *result.probes), business, say),
+            "judge": judge_told(decision, say),
             "limits": limits(decision, business, manifest, say),
             "unseen": unseen(decision, say),
             "details": _details(decision, say),
@@ -123,6 +125,8 @@ def _lineage(
             ("l_training", adapter.training_id),
             ("l_engine", say.listed(list(lineage.engines))),
         ]
+    if decision.judging is not None:
+        known.append(("l_judge", judge_cost(decision.judging, say)))
     known += [
         ("l_sides", f"{decision.baseline} → {decision.candidate}"),
         ("l_decision", decision.decision_id),

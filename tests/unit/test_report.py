@@ -31,7 +31,7 @@ from evals.report.texts import DROPS, METRIC_NAMES, PII, SIGNALS, TEXTS
 from evals.report.verdict import user_means
 from pipeline.clean.pii.patterns import RECOGNISERS
 from pipeline.config import BusinessConfig
-from pipeline.records import DropReason, EvalResult, FeedbackKind, Verdict
+from pipeline.records import DropReason, EvalResult, FeedbackKind, JudgeDoubt, Judging, Verdict
 from pipeline.rollout.guardrails import GUARDRAILS, HARD_FAILURE_LIMIT, PLUMBING, TTFT_LIMIT
 from tests.builders import a_manifest, a_rollout_report, a_scored, an_adapter, an_eval_item, an_eval_result
 
@@ -506,6 +506,50 @@ def test_what_could_not_be_shown_is_said() -> None:
     told = text[text.index("What could not be shown") :]
     assert "Empty answers, " in told
     assert "No case on either side." in told
+
+
+def a_judging(**fields: Any) -> Judging:
+    values: dict[str, Any] = {
+        "judge": "judge-9b at http://judge.internal",
+        "answers": {"wins": 40, "losses": 11, "ties": 20, "order_disagreements": 8, "unparsable": 3},
+        "human_pairs": {"wins": 50, "losses": 20, "ties": 5},
+        "human_users": 31,
+        "agreement": 0.7,
+        "agreement_low": 0.61,
+        "agreement_high": 0.78,
+        "prompt_tokens": 90_000,
+        "completion_tokens": 1_000,
+        "cost": 0.31,
+        "currency": "USD",
+        "budget": 2.0,
+        "problem": None,
+    }
+    return Judging.model_validate(values | fields)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("doubt", [None, *JudgeDoubt])
+def test_a_judge_s_word_is_told_with_what_it_is_worth(lang: str, doubt: JudgeDoubt | None) -> None:
+    evaluated, about = result(), business(lang)
+    decision = decide(evaluated, about.gate)
+    judged = decision.model_copy(update={"judging": a_judging(), "judge_doubts": (doubt,) if doubt else ()})
+    html = render_gate_report(
+        judged, evaluated, a_manifest(), business=about, version=7, baseline_version=6, generated_at=NIGHT
+    )
+    text = Reader(html).text
+    assert "70%" in text
+    assert "0.31" in text
+    assert ("does not count" in text or "不计入结论" in text) is (doubt is not None)
+    unmeasured = judged.model_copy(
+        update={"judging": a_judging(agreement=None, agreement_low=None, agreement_high=None, budget=None)}
+    )
+    render_gate_report(
+        unmeasured, evaluated, a_manifest(), business=about, version=7, baseline_version=6, generated_at=NIGHT
+    )
+
+
+def test_nothing_is_said_of_a_judge_that_nobody_asked() -> None:
+    assert "What the judge said" not in page(result(), business())
 
 
 def test_lineage_names_snapshot_recipe_adapter_and_engine() -> None:

@@ -3,10 +3,11 @@
 from evals.report.texts.common import COMMON
 from evals.report.texts.decision import DECISION
 from evals.report.texts.history import HISTORY
+from evals.report.texts.judge import JUDGE
 from evals.report.texts.names import DROPS, METRIC_NAMES, PII, SIGNALS
 from evals.report.texts.rollout import ROLLOUT
 from evals.report.texts.text import Text
 
-TEXTS: dict[str, Text] = COMMON | DECISION | ROLLOUT | HISTORY
+TEXTS: dict[str, Text] = COMMON | DECISION | JUDGE | ROLLOUT | HISTORY
 
 __all__ = ["DROPS", "METRIC_NAMES", "PII", "SIGNALS", "TEXTS", "Text"]
