@@ -42,7 +42,9 @@ _SHORTEST_PHONE = 7
 _WORD = regex.compile(r"\w+|[^\w\s]")
 _DIGITS = regex.compile(rf"\d(?:[^\w\n]{{0,4}}\d){{{_SHORTEST_PHONE - 1}}}")
 _DIALLED = regex.compile(r"[+(]\d|(?<!\d)0\d{5}|\d[ ()\-]+\d|\d\.\d+\.\d")
-_CODES = regex.compile(r"\d{8}|[A-Za-z0-9]{25}|(?i:driv|licen[sc]e|permit|\blic\b|identification|\bc?dls?\b)")
+_PAPERS = regex.compile(r"\d{8}|(?i:driv|licen[sc]e|permit|\blic\b|identification|\bc?dls?\b)")
+_DIGIT = regex.compile(r"\d")
+_WALLET = regex.compile(r"[A-Za-z0-9]{25}")
 
 
 class PresidioNumbers:
@@ -50,6 +52,7 @@ class PresidioNumbers:
 
     def __init__(self, language: Literal["en", "zh"], threshold: float) -> None:
         self._asked_always = threshold < _SHAPE_ALONE
+        self._language = language
         self._analyzer = AnalyzerEngine(
             registry=RecognizerRegistry(recognizers=_recognizers(language), supported_languages=["en"]),
             nlp_engine=_Words(),
@@ -59,20 +62,36 @@ class PresidioNumbers:
 
     def __call__(self, folded: str) -> list[Span]:
         """Spans in a folded text, with their scores; they may overlap."""
-        return self.look(folded) if self._asked_always or may_hold_a_number(folded) else []
+        if self._asked_always:
+            return self.look(folded)
+        if not may_hold_a_number(folded, self._language):
+            return []
+        return self.look(_masked(folded) if self._language == "zh" else folded)
 
     def look(self, folded: str) -> list[Span]:
         """The same without asking first whether it is worth it."""
         return list(_spans(folded, self._analyzer.analyze(folded, "en")))
 
 
-def may_hold_a_number(folded: str) -> bool:
+def may_hold_a_number(folded: str, language: Literal["en", "zh"]) -> bool:
     """Whether one of these recognisers may be sure enough of something: a necessary condition that costs little.
 
-    That is digits that are written as a telephone number, a long run of digits or letters, or what a driver's license,
-    whose shape alone says nothing, is called.
+    That is digits that are written as a telephone number, or a long run of letters and digits. In English, where
+    American papers are looked for, it is also a run of digits, or what a driver's license is called, whose shape alone
+    says nothing.
     """
-    return bool(_CODES.search(folded) or (_DIGITS.search(folded) and _DIALLED.search(folded)))
+    return bool(
+        (_DIGITS.search(folded) and _DIALLED.search(folded))
+        or _WALLET.search(folded)
+        or (language == "en" and _PAPERS.search(folded))
+    )
+
+
+def _masked(folded: str) -> str:
+    """A text with its digits gone from lines that hold no number: each costs dearly, and service talks are full of
+    them. Neither a telephone number nor a wallet goes over the end of a line. Words and offsets stay."""
+    lines = folded.split("\n")
+    return "\n".join(line if may_hold_a_number(line, "zh") else _DIGIT.sub("x", line) for line in lines)
 
 
 def _recognizers(language: Literal["en", "zh"]) -> list[EntityRecognizer]:
