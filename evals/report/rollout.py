@@ -9,7 +9,7 @@ from evals.report.page import fragment, render
 from evals.report.plot import Strip, interval_told, strip
 from evals.report.speaker import Lang, Speaker
 from evals.report.texts import METRIC_NAMES
-from pipeline.config import BusinessConfig, ShadowConfig
+from pipeline.config import BusinessConfig
 from pipeline.records import Check, RolloutReport, StepEvidence
 from pipeline.rollout.shadow import AGREEMENT
 
@@ -104,14 +104,6 @@ def _manner(report: RolloutReport) -> str:
     return "ab" if last.is_ab else "canary" if last.share else "shadow"
 
 
-def _headline(report: RolloutReport) -> str:
-    if report.state == "canary" and report.steps and report.steps[-1].is_ab:
-        return "rollout_ab"
-    if report.state == "canary" and report.steps and not report.steps[-1].share:
-        return "rollout_shadow"
-    return f"rollout_{report.state}"
-
-
 def _why(report: RolloutReport, business: BusinessConfig, say: Speaker) -> list[str]:
     """In the reader's language where the evidence tells it; otherwise in the words of who decided."""
     last = report.steps[-1] if report.steps else None
@@ -130,11 +122,10 @@ def _why(report: RolloutReport, business: BusinessConfig, say: Speaker) -> list[
             if last.candidate_users < needed:
                 return [say("rollout_few_copies", users=last.candidate_users, needed=needed)]
             return [say("rollout_why_waiting")]
-        case "canary" if last is not None and not last.is_ab:
-            planned = (business.rollout.shadow or ShadowConfig()).step, *business.rollout.steps
-            needed = next((step.min_users for step in planned if step.share == last.share), 0)
+        case "canary" if last is not None:
+            needed = next((step.min_users for step in business.rollout.steps if step.share == last.share), 0)
             arms = {"rollout_few_candidate": last.candidate_users}
-            if 0 < last.share < 1:
+            if last.share < 1:
                 arms["rollout_few_control"] = last.control_users
             few = [say(key, users=users, needed=needed) for key, users in arms.items() if users < needed]
             return few or [say("rollout_why_waiting")]
