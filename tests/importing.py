@@ -19,6 +19,8 @@ from pipeline.records import Feedback, Interaction, RatedInteraction
 
 IDS = Ids("salt")
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
+T = 1_760_000_000
+"""Seconds; a Thursday in October 2025."""
 EVER = (datetime(1990, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
 
 
@@ -76,3 +78,13 @@ def rated(events_dir: Path) -> list[RatedInteraction]:
     """All that the log holds, joined as a night joins it."""
     events = logged(events_dir)
     return join_feedback(events.interactions, events.feedback)
+
+
+def said(items: list[Item]) -> list[tuple[str, Any]]:
+    """Kind and value of each feedback."""
+    return [(one.kind.value, one.value) for one in feedback(items)]
+
+
+def key(name: str) -> str:
+    """The id of the interaction that a tool calls so."""
+    return a_make("openwebui").interaction_id(name)
