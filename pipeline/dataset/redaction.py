@@ -123,7 +123,8 @@ def _users(business: str, rows: list[Example]) -> tuple[str, ...]:
 
 
 def _recounted(manifest: SnapshotManifest, kept: dict[Split, Rows], left: list[Dropped]) -> SnapshotManifest:
-    """The manifest of what is left. Counts of signals and of personal data name nobody and stay as they were."""
+    """The manifest of what is left. Counts of signals and of personal data, and reasons that several users gave alike,
+    name nobody and stay as they were."""
     rows = [row for side in kept.values() for row in side.all()]
     counts = {split: {kind: len(found) for kind, found in side.by_kind().items()} for split, side in kept.items()}
     sources = {interaction_id for row in rows for interaction_id in row.source.interaction_ids}

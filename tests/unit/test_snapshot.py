@@ -92,6 +92,26 @@ def test_what_is_written_is_read_back_with_its_counts(tmp_path: Path) -> None:
     )
 
 
+def test_praise_blame_and_the_reasons_of_several_users_are_counted(tmp_path: Path) -> None:
+    said = [("u1", "Wrong number"), ("u2", "wrong  number"), ("u3", "Wrong number"), ("u3", "Wrong number")]
+    said += [("u1", "rude"), ("u2", "rude"), ("u1", "rude"), (None, "rude")]
+    signals = [a_signal("thumb", "down", user_key=user, reason=reason) for user, reason in said]
+    signals += [a_signal("thumb", None, user_key="u9", reason="rude"), a_signal("rating", 5), a_signal("comment", "So")]
+    rated = [a_rated(an_interaction("i1"), *signals)]
+    manifest = write_snapshot(
+        tmp_path,
+        business="support",
+        window=(NOON, NOON),
+        rated=rated,
+        clean=[a_clean_record("i1", *signals)],
+        dropped=(),
+        rows=SplitRows((an_sft(a_source("i1")),), (), (), (), "user"),
+    )
+    assert manifest.praise == {FeedbackKind.RATING: 1}
+    assert manifest.blame == {FeedbackKind.THUMB: 8}
+    assert manifest.reasons == {"Wrong number": 3}
+
+
 def test_the_same_rows_in_another_order_and_window_are_the_same_snapshot_and_nothing_is_written(tmp_path: Path) -> None:
     rows = some_rows()
     first = write(tmp_path, rows)

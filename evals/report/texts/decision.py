@@ -234,8 +234,8 @@ DECISION: dict[str, Text] = {
         "没有变差，但也不能证明改进足够大。差距达到 {effect}以上时才能看出。",
     ),
     "unseen_no_case": Text(
-        "No case on either side. One that touches fewer than {effect} of users may have stayed unseen.",
-        "两个版本都没有出现。影响不到 {effect} 用户的情况可能未被发现。",
+        "Both did the same throughout. A change that touches fewer than {effect} of users may have stayed unseen.",
+        "两个版本完全一样。影响不到 {effect} 用户的变化可能未被发现。",
     ),
     "unseen_none_worse": Text(
         "Not one answer got worse, but so few answers alone would allow up to {bound}.",
