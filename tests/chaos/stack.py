@@ -28,7 +28,7 @@ from pipeline.train.process import ADAPTER_FILES, adapter_digest
 from tests.adapter_files import adapter_tensors, write_adapter, write_base
 from tests.builders import an_adapter
 from tests.chaos.engine import BASE_CONTENT
-from tests.chaos.part import ROOT, Part, free_ports
+from tests.chaos.part import ROOT, NotStarted, Part, free_ports
 from tests.chaos.schedule import ENGINES, GATEWAYS
 
 BUSINESS = "support"
@@ -37,6 +37,7 @@ ADMIN = {"Authorization": "Bearer admin"}
 STEPS = ((0.2, 0.05, 5, 1.0), (0.5, 0.05, 5, 1.0), (1.0, 0.05, 5, 1.0))
 """Share, least minutes, least users, minutes until the time-out: seconds where a business takes hours."""
 _BLINK_S = 0.1
+_ROUTED_WITHIN_S = 120.0
 _PROBES = tuple(" ".join(f"{text}{word}" for word in range(60)) for text in "ab")
 """Long enough for any two scripted adapters to lie far apart."""
 
@@ -96,7 +97,11 @@ class Stack:
         return f"http://127.0.0.1:{self._ports[name]}"
 
     def up(self, versions: int) -> None:
-        """Start everything; version 1 is in service, the others have passed the gate."""
+        """Start everything; version 1 is in service, the others have passed the gate.
+
+        Raises:
+            NotStarted: a part does not answer, or gateways get no route.
+        """
         first = [self.parts["mlflow"], *(self.parts[name] for name in ENGINES)]
         for part in first:
             part.start()
@@ -114,7 +119,10 @@ class Stack:
             part.start()
         for part in rest:
             part.wait()
+        deadline = time.monotonic() + _ROUTED_WITHIN_S
         while not all(self._serves_first(name) for name in GATEWAYS):
+            if time.monotonic() > deadline:
+                raise NotStarted(f"no route to version 1; the controller says {self.status().get('problems')}")
             time.sleep(_BLINK_S)
 
     def _serves_first(self, gateway: str) -> bool:
@@ -140,10 +148,6 @@ class Stack:
             models = self._client.get(f"{self.url(engine)}/v1/models", timeout=2.0).json()["data"]
             return [model["id"] for model in models if model["parent"]]
         return []
-
-    def name(self, version: int) -> str:
-        """Serving name."""
-        return next(name for name in self.contents if name.startswith(f"{BUSINESS}-v{version}-"))
 
     def set_alias(self, alias: str, version: int) -> bool:
         """Set an alias as a person does; tells whether MLflow took it."""
