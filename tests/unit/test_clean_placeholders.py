@@ -58,6 +58,43 @@ def test_structures_stay_well_formed(shared: Path) -> None:
     assert json.loads(code.removeprefix("```json\n").removesuffix("\n```")) == {"phone": "<PHONE_1>"}
 
 
+INNER = '{"phone": "13912345678", "page": 1}'
+CLEAN = INNER.replace("13912345678", "<PHONE_1>")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (json.dumps({"a": INNER}), json.dumps({"a": CLEAN})),
+        (json.dumps({"a": json.dumps({"b": INNER})}), json.dumps({"a": json.dumps({"b": CLEAN})})),
+        (f"{INNER}\n{INNER}", f"{CLEAN}\n{CLEAN}"),
+        (r'{"phone":"\u003139\u00312345678"}', '{"phone":"<PHONE_1>"}'),
+        ('{"phone":"13912345678","a":', '{"phone":"<PHONE_1>","a":'),
+        ("phone: 13912345678\nlist:\n  - 13912345678\n", "phone: <PHONE_1>\nlist:\n  - <PHONE_1>\n"),
+        (
+            '<o id="7" phone="13912345678"><tel>13912345678</tel></o>',
+            '<o id="7" phone="<PHONE_1>"><tel><PHONE_1></tel></o>',
+        ),
+        ("id,phone\n7,13912345678\n", "id,phone\n7,<PHONE_1>\n"),
+        ("| 电话 | 13912345678 |\n|---|---|", "| 电话 | <PHONE_1> |\n|---|---|"),
+        ("WHERE phone='13912345678' AND id=77", "WHERE phone='<PHONE_1>' AND id=77"),
+        ('```json\n{"n": 13912345678, "b": [1,2]}\n```', '```json\n{"n": "<PHONE_1>", "b": [1,2]}\n```'),
+        ('~~~json\n{"n": 13912345678}\n~~~', '~~~json\n{"n": "<PHONE_1>"}\n~~~'),
+        (
+            "https://a.cn/?to=https%3A%2F%2Fb.cn%2F%3Fphone%3D13912345678%26id%3D7",
+            "https://a.cn/?to=https%3A%2F%2Fb.cn%2F%3Fphone%3D%3CPHONE_1%3E%26id%3D7",
+        ),
+    ],
+)
+def test_each_structure_keeps_its_form(text: str, expected: str) -> None:
+    (clean,) = scrub(texts(user(text)))
+    found = str(clean.messages[0]["content"])
+    try:
+        assert json.loads(found) == json.loads(expected)
+    except json.JSONDecodeError:
+        assert found == expected
+
+
 def test_one_value_has_one_placeholder_however_it_is_written() -> None:
     first = texts(user("我是13912345678"), answer="记下了 139-1234-5678", notes=["+86 139 1234 5678"])
     second = texts(user("再打 13912345678 或 13800138000"), answer="１３９１２３４５６７８")
