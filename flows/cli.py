@@ -14,6 +14,7 @@ from flows.erasing import erase
 from flows.importing import import_
 from flows.options import BUSINESS, CONFIGS
 from flows.quarantine import quarantine
+from flows.reporting import reports
 from flows.rollout_commands import rollout
 from flows.training import train
 from pipeline.errors import PipelineError
@@ -51,6 +52,7 @@ main.add_command(pii)
 main.add_command(compare)
 main.add_command(train)
 main.add_command(rollout)
+main.add_command(reports)
 
 
 @main.command()

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli import main
+from flows.controller.api import report_token
 
 HEAVY = ("torch", "transformers", "mlflow", "prefect", "presidio_analyzer", "duckdb", "pyarrow", "sqlalchemy")
 
@@ -90,3 +91,11 @@ def test_a_key_that_cannot_be_is_one_line(configs: Path, arguments: list[str], w
     result = CliRunner().invoke(main, ["keys", *arguments, "--configs", str(configs)])
     assert (result.exit_code, len(result.output.strip().splitlines())) == (2, 1)
     assert words in result.output
+
+
+def test_each_business_has_a_link_of_its_own(configs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("USER_SALT", "ADMIN_KEY", "WEBHOOK_SECRET", "REPORT_SECRET"):
+        monkeypatch.setenv(f"TUNELOOP_{name}", "s")
+    output = CliRunner().invoke(main, ["reports", "--configs", str(configs)]).output
+    links = re.findall(r"http://127\.0\.0\.1:8702/reports/(\w+)\?token=([0-9a-f]{64})", output)
+    assert links == [(business, report_token("s", business)) for business in ("kefu", "support")]
