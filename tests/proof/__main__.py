@@ -46,9 +46,12 @@ def _real(console: Console, name: str, seeds: int) -> list[Row]:
     def tell(what: str) -> None:
         console.print(f"[dim]{datetime.now(UTC):%H:%M:%S}[/] {name}: {what}", soft_wrap=True)
 
-    rows, about = part.prove(tell, seeds)
     options = f"--only {name}" + ("" if seeds == _SEEDS else f" --seeds {seeds}")
-    write_part(name, rows, {**when_and_where(f"make prove ARGS='{options}'", since), **about})
+    rows: list[Row] = []
+    for more in part.prove(tell, seeds):  # each is kept at once: a stopped run has not run for nothing
+        rows += more
+        about = when_and_where(f"make prove ARGS='{options}'", since)
+        write_part(name, rows, {**about, "seeds": part.SEEDS.format(seeds=seeds)})
     return rows
 
 

@@ -20,7 +20,7 @@ from pipeline.registry.mlflow import MlflowRegistry
 from tests.proof.real.place import edit
 from tests.proof.rows import ROOT
 
-_MOMENT = re.compile(r"  (.+(?=: done in)|train: step \d+|gate: \d+)")
+_MOMENT = re.compile(r"  (.+(?=: done in)|train: step 50|gate: \d+)")
 """What a night says when a step is done, and in the middle of the two long ones."""
 
 

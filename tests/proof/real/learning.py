@@ -5,9 +5,8 @@ user of any night asks: those of the golden suite, which is never trained on, an
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import httpx
 import numpy as np
@@ -27,22 +26,19 @@ from tests.proof.rows import Row
 
 BUSINESS = "support"
 NIGHTS = 2
+SEEDS = "1 to {seeds}"
+"""What the page says of them."""
 Tell = Callable[[str], None]
 
 
-def prove(tell: Tell, seeds: int) -> tuple[list[Row], dict[str, Any]]:
+def prove(tell: Tell, seeds: int) -> Iterator[list[Row]]:
     """Two nights of each seed; a run that was stopped goes on where it was."""
-    rows: list[Row] = []
-    curves: list[list[float]] = []
     for seed in range(1, seeds + 1):
-        configs = configure(f"learning-{seed}", {})
-        with running(configs, tell) as (first, services):
+        with running(configure(f"learning-{seed}", {}), tell) as (first, services):
             scores: list[list[float]] = []
             for number in range(1, NIGHTS + 1):
                 demo = Demo(first.config, first.settings, first.api_key, 100 * seed + number)
-                rows += _night(demo, services, number, scores, partial(_of_seed, tell, seed))
-            curves.append([sum(each) / len(each) for each in scores])
-    return rows, {"seeds": f"1 to {seeds}", "curve": curves}
+                yield _night(demo, services, number, scores, partial(_of_seed, tell, seed))
 
 
 def _of_seed(tell: Tell, seed: int, what: str) -> None:

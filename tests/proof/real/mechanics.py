@@ -6,7 +6,7 @@ Played with a tiny model of random weights on the real gateway, vLLM, MLflow, Pr
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,12 @@ _SECRET = {BUSINESS: "Ticket opened.", OTHER: "工单已建"}
 """What each business's users put into every correction; nothing of it may come to the other."""
 _PERSONAL = "ids, phones, cards, mail in snapshots, adapters, reports, logs"
 _REFUSED_WITHIN_S = 60.0
+SEEDS = "1"
+"""What the page says of them."""
 Tell = Callable[[str], None]
 
 
-def prove(tell: Tell, _seeds: int) -> tuple[list[Row], dict[str, Any]]:
+def prove(tell: Tell, _seeds: int) -> Iterator[list[Row]]:
     """All of it on one stack, in the order of one story; a run that was stopped goes on where it was. No seeds: what
     happens does not depend on chance."""
     base = FOLDER / "stacks" / "tiny"
@@ -48,16 +50,12 @@ def prove(tell: Tell, _seeds: int) -> tuple[list[Row], dict[str, Any]]:
         tell("users have talked")
         killed, steps = killed_night(demo, BUSINESS, tell)
         with running_server("mlflow.sh", "/health", _fresh(demo.config.state_dir.with_name("whole-mlflow"))) as mlflow:
-            whole = whole_night(demo, mlflow.url, BUSINESS, tell)
-        rows = [_killed_row(killed, whole, steps)]
+            yield [_killed_row(killed, whole_night(demo, mlflow.url, BUSINESS, tell), steps)]
+        yield _data(demo, tallies[BUSINESS], killed.night)
+        yield [_refused(demo, services, killed.night, tell)]
+        yield _erased(demo, services, killed.night, tell)
         other = run_night(demo, OTHER, tell)
-        rows += [
-            row for key, night in ((BUSINESS, killed.night), (OTHER, other)) for row in _data(demo, tallies[key], night)
-        ]
-        rows += [_apart(demo, services.registry, killed.night, other)]
-        rows += [_refused(demo, services, killed.night, tell)]
-        rows += _erased(demo, services, killed.night, tell)
-    return rows, {"seeds": "1"}
+        yield [*_data(demo, tallies[OTHER], other), _apart(demo, services.registry, killed.night, other)]
 
 
 def _killed_row(killed: End, whole: End, steps: list[str]) -> Row:
@@ -200,7 +198,7 @@ def _businesses() -> dict[str, Callable[[dict[str, Any]], None]]:
 def _small(values: dict[str, Any], content: Content) -> None:
     """Little to train and to ask, and nobody is promoted without being asked for."""
     values["dataset"]["min_rows"] = 20
-    values["training"] |= {"method": "sft", "learning_rate": 1.0e-2, "max_steps": 30, "max_length": 256}
+    values["training"] |= {"method": "sft", "learning_rate": 1.0e-2, "max_steps": 100, "max_length": 256}
     values["gate"] |= {"max_items": 16, "max_pairs": 0, "min_users": 200, "max_tokens": content.max_tokens}
     values["gate"]["probes"] = {"sycophancy": 4, "general": 4}
     values["rollout"]["auto_canary"] = False
