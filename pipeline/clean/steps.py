@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from pydantic import JsonValue
 
+from pipeline.clean.pii.borders import join_split_numbers
 from pipeline.clean.pii.placeholders import Texts
 from pipeline.clean.pii.rules import Rules
 from pipeline.clean.pii.spans import PiiDetector
@@ -84,7 +85,7 @@ def _draft(rated: RatedInteraction, golden: frozenset[str], not_chosen: frozense
     if choice is None:
         return _drop(rated, DropReason.EMPTY_SIDE, "no such answer")
     signals = tuple(s for s in rated.signals if s.choice_index == choice.index or s.kind in _ABOUT_THE_TURN)
-    messages = _objects(request.get("messages"))
+    messages = join_split_numbers(_objects(request.get("messages")))
     texts = Texts(messages, _objects(request.get("tools")), _answer(choice), tuple(_notes(signals)))
     prompt = "\n".join(map(message_text, messages))
     if fault := faults_before_scrubbing(texts.answer, latest_edit(signals, texts.notes), prompt, signals, choice):
