@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pipeline.collect.importers.store import Digests
 from tests.importing import (
     IDS,
     feedback,
@@ -124,3 +127,17 @@ def test_what_is_refused_takes_nothing_good_with_it(tmp_path: Path) -> None:
     same = {"prompt": "Hi?", "chosen": "Yo.", "rejected": "Yo."}
     items = read_items("generic", write(tmp_path / "p.jsonl", [same]))
     assert (len(interactions(items)), [reason for _, reason in refusals(items)]) == (2, ["draw"])
+
+
+DIGEST = st.one_of(
+    st.binary(min_size=16, max_size=16), st.sampled_from([bytes(16), b"\1" + bytes(15), b"\0" * 15 + b"\1"])
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(DIGEST, max_size=20), st.lists(DIGEST, max_size=20))
+def test_what_was_imported_is_known_and_nothing_else(stored: list[bytes], others: list[bytes]) -> None:
+    known = Digests(stored)
+    assert [digest in known for digest in [*stored, *others]] == [
+        digest in set(stored) for digest in [*stored, *others]
+    ]
