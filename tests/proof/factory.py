@@ -31,7 +31,6 @@ from pipeline.dataset.build import build_rows
 from pipeline.dataset.snapshot import Snapshot, read_snapshot, write_snapshot
 from pipeline.dataset.suite import Suite, golden_prompts, golden_questions
 from pipeline.records import Dropped, EvalItem, EvalResult, GateDecision, ScoredItem, Split
-from tests.proof.golden import golden_suite
 
 NIGHT = datetime(2026, 3, 12, 2, tzinfo=UTC)
 _URL = "http://modelled"
@@ -188,6 +187,3 @@ def _engine(
 
 def _last(messages: Sequence[dict[str, Any]]) -> str:
     return str(messages[-1]["content"])
-
-
-__all__ = ["NIGHT", "Built", "build", "configured", "gate", "golden_suite", "train"]

@@ -21,7 +21,8 @@ _NAMES = {"learned": ("learned", "可学的"), "noisy": ("noisy", "噪声"), "po
 
 def compose() -> list[Path]:
     """Write page and table from the parts that are there; a part that was never run is named as not run."""
-    parts = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
+    paths = {name: FOLDER / f"{name}.json" for name in PARTS}
+    parts = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.is_file()}
     PAGE.write_text(render(parts), encoding="utf-8")
     README.write_text(put_table(README.read_text(encoding="utf-8"), table(parts)), encoding="utf-8")
     return [PAGE, README]
