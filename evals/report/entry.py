@@ -13,6 +13,17 @@ _META = re.compile(r'<meta name="tuneloop-entry" content="([^"]*)">')
 _HEAD = 4096
 """Bytes at a page's beginning in which its entry stands."""
 
+_TONES = {
+    "promote": "good",
+    "done": "good",
+    "reject": "bad",
+    "rolled_back": "bad",
+    "inconclusive": "open",
+    "canary": "open",
+    "paused": "open",
+    "ended": "open",
+}
+
 
 class Entry(Record):
     """One decision or one rollout."""
@@ -32,6 +43,11 @@ class Entry(Record):
     def file(self) -> str:
         """Name of the page beside the overview."""
         return f"{self.kind}-v{self.version}.html"
+
+    @property
+    def tone(self) -> str:
+        """How it is coloured: `good`, `bad` or `open`."""
+        return _TONES[self.outcome]
 
 
 def read_entry(page: Path) -> Entry | None:

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ from evals.report.texts import DROPS, METRIC_NAMES, PII, SIGNALS, TEXTS
 from evals.report.verdict import user_means
 from pipeline.clean.pii.patterns import RECOGNISERS
 from pipeline.config import BusinessConfig
-from pipeline.records import DropReason, EvalResult, FeedbackKind, JudgeDoubt, Judging, Verdict
+from pipeline.records import DropReason, EvalResult, FeedbackKind, JudgeDoubt, Judging, RolloutReport, Verdict
 from pipeline.rollout.guardrails import GUARDRAILS, HARD_FAILURE_LIMIT, PLUMBING, TTFT_LIMIT
 from tests.builders import a_manifest, a_rollout_report, a_scored, an_adapter, an_eval_item, an_eval_result
 
@@ -435,6 +435,24 @@ def test_the_overview_lists_what_stands_in_the_folder_newest_first(tmp_path: Pat
     assert "2 decisions so far; 1 of them found a version fit for service." in text
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_every_outcome_has_its_line(lang: str) -> None:
+    entries = [an_entry(9, verdict.value) for verdict in Verdict]
+    states = get_args(RolloutReport.model_fields["state"].annotation)
+    entries += [an_entry(8, state, "rollout") for state in states]
+    text = Reader(render_index(entries, business=business(lang), generated_at=NIGHT)).text
+    assert text.count("8") >= len(states)
+
+
+def test_a_trend_of_many_nights_names_some_and_says_what_is_left_out() -> None:
+    html = render_index([an_entry(n) for n in range(45, 0, -1)], business=business(), generated_at=NIGHT)
+    labels = re.findall(r"<span>(\d*)</span>", html.split('<div class="nights"')[1].split("</div>")[0])
+    assert len(labels) == 30
+    assert [label for label in labels if label] == [str(n) for n in range(18, 46, 3)]
+    assert "The newest 30 are drawn." in Reader(html).text
+    assert "15 decisions without" not in Reader(html).text
+
+
 def test_an_overview_without_pages_says_so(tmp_path: Path) -> None:
     assert read_entries(tmp_path / "absent") == []
     html = render_index([], business=business(), generated_at=NIGHT)
@@ -449,7 +467,7 @@ def test_the_trend_holds_every_dot_and_says_what_it_cannot_draw() -> None:
     assert len(positions) == 2 * 2 * 2
     assert all(0 <= y <= 100 for y in positions)
     text = Reader(html).text
-    assert "The line of version 8 is longer than the plot." in text
+    assert "Longer than the plot: the lines of versions 8." in text
     assert "2 decisions without such a measurement not drawn." in text
 
 

@@ -4,7 +4,7 @@ from evals.report.texts.text import Text
 
 HISTORY: dict[str, Text] = {
     "history_title": Text("Decisions and rollouts", "评审与上线记录"),
-    "history_now": Text("Since {at}.", "自 {at} 起。"),
+    "history_now": Text("Since {at}.", "自{at}起。"),
     "history_lead": Text(
         "{decisions:decision/decisions} so far; {promoted} of them found a version fit for service.",
         "至今共 {decisions} 次评审，其中 {promoted} 次认为新版本可以上线。",
@@ -32,7 +32,7 @@ HISTORY: dict[str, Text] = {
         "{metric}：新版本与当时在用版本之差。圆点是测得的差距，线段是真实差距以 {confidence} 的把握所在的范围。",
     ),
     "trend_wider": Text(
-        "The line of version {version} is longer than the plot.", "版本 {version} 的线段超出了图的范围。"
+        "Longer than the plot: the lines of versions {versions}.", "线段超出图的范围的版本：{versions}。"
     ),
     "trend_other": Text(
         "{n:decision/decisions} without such a measurement not drawn.", "另有 {n} 次评审没有这项测量，未画出。"
