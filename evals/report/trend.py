@@ -105,8 +105,10 @@ def _points(
 
 
 def _reach(spans: Sequence[tuple[float, float, float]]) -> float:
-    """How far the plot goes to both sides of zero: to every dot, and to lines at most twice as long as most are. A night
-    with a handful of users must not flatten all the others; it runs out of the plot, and a note says so."""
+    """How far the plot goes to both sides of zero: to every dot, and to lines at most twice as long as most are.
+
+    A night with a handful of users must not flatten all the others; it runs out of the plot, and a note says so.
+    """
     furthest = sorted(max(abs(low), abs(high)) for low, _, high in spans)
     usual = furthest[3 * (len(spans) - 1) // 4]
     return 1.1 * max(0.01, *(abs(dot) for _, dot, _ in spans), min(furthest[-1], 2 * usual))
