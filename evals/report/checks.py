@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from evals.report.plot import Strip, interval_told, strip
 from evals.report.speaker import Speaker
+from evals.report.texts import METRIC_NAMES
 from evals.report.verdict import user_means
 from pipeline.config import BusinessConfig
 from pipeline.records import Check, GateDecision, ItemScores
@@ -24,6 +25,8 @@ class Row(NamedTuple):
     strip: Strip | None
     passed: bool | None
     result: str
+    note: str
+    """What the numbers mean, where that is not plain."""
 
 
 def rows(decision: GateDecision, items: Sequence[ItemScores], business: BusinessConfig, say: Speaker) -> list[Row]:
@@ -57,6 +60,7 @@ def _row(check: Check, items: Sequence[ItemScores], better: bool, say: Speaker) 
         strip=strip(check, say, goal_better=better),
         passed=check.passed,
         result=_result(check, better, say),
+        note=say("length_note") if METRIC_NAMES[metric].unit == "log_ratio" else "",
     )
 
 

@@ -570,6 +570,10 @@ def test_nothing_is_said_of_a_judge_that_nobody_asked() -> None:
     assert "What the judge said" not in page(result(), business())
 
 
+def test_a_ratio_of_lengths_is_explained() -> None:
+    assert "×2 means twice or half as long" in Reader(page(result(), business())).text
+
+
 def test_lineage_names_snapshot_recipe_adapter_and_engine() -> None:
     text = Reader(page(result(), business(), lineage=LINEAGE)).text
     for words in ("a" * 64, LINEAGE.adapter.sha256, "learning_rate", "gpu-0, gpu-1", "goes on from the base model"):

@@ -4,7 +4,6 @@ from evals.report.texts.text import Text
 
 COMMON: dict[str, Text] = {
     "overview": Text("All decisions and rollouts", "全部评审与上线记录"),
-    "overview_of": Text("Decisions and rollouts", "评审与上线记录"),
     "generated": Text("Made {at}", "生成于 {at}"),
     "base_model": Text("the base model", "基础模型"),
     "version_n": Text("version {version}", "版本 {version}"),

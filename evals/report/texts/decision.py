@@ -103,9 +103,6 @@ DECISION: dict[str, Text] = {
         "Answers that users rewrote or turned down, and what they wanted. What differs is marked.",
         "被用户改写或否定的回答，以及他们想要的回答；不同之处已标出。",
     ),
-    "wishes_none": Text(
-        "None of the test questions has a rejected answer to show.", "测试问题中没有可展示的被否定的回答。"
-    ),
     "was_answered": Text("The answer", "原回答"),
     "wanted": Text("What the user wanted", "用户想要的回答"),
     "wishes_erased": Text(
