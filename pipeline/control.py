@@ -3,8 +3,8 @@
 SQLite on one machine, PostgreSQL when several hosts share it. Each table has one owner: `rollouts`, `published_routes`
 and `audit` are written by `pipeline.rollout.store`, `api_keys` by `pipeline.gateway.auth`, `session_arms` by
 `pipeline.gateway.arms`, `quarantine` by `pipeline.collect.quarantine`, `erasures` and `erased` by
-`pipeline.erase.ledger`, `alias_changes` by `pipeline.registry.alias_log`; quarantine and erasure also write to `audit`
-what was decided and done.
+`pipeline.erase.ledger`, `alias_changes` by `pipeline.registry.alias_log`, `leases` by
+`pipeline.rollout.lease`; quarantine and erasure also write to `audit` what was decided and done.
 """
 
 import time
@@ -49,6 +49,15 @@ published_routes = Table(
     Column("generation", Integer, nullable=False),
     Column("routes", JSON, nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(40), primary_key=True),
+    Column("holder", String(200), nullable=False),  # empty: nobody's
+    Column("term", Integer, nullable=False),  # fences what an earlier holder still writes
+    Column("beat", Integer, nullable=False),
 )
 
 audit = Table(

@@ -19,6 +19,7 @@ from pipeline.gateway.routing import assign, assignment_hash, target_of
 from pipeline.records import GateDecision, ModelVersion, Route, Routes, Verdict, canonical_json
 from pipeline.registry.alias_log import AliasLog
 from pipeline.registry.memory import MemoryRegistry
+from pipeline.rollout.lease import Lease
 from pipeline.rollout.state import Outcome, Steady, stable_of
 from pipeline.rollout.store import RolloutStore
 from pipeline.serving.proof import fingerprint
@@ -28,6 +29,8 @@ from pipeline.train.process import ADAPTER_FILES, adapter_digest
 from tests.builders import an_adapter, an_interaction
 
 MORNING = datetime(2026, 3, 10, 8, tzinfo=UTC)
+PATIENCE_S = 5.0
+"""How long a controller may be silent before another one leads."""
 PROBES = tuple(" ".join(f"{text}{word}" for word in range(60)) for text in "ab")
 """Long enough for any two scripted adapters to lie far apart."""
 
@@ -124,14 +127,15 @@ class World:
     def __exit__(self, *_: object) -> None:
         self._database.dispose()
 
-    def new_controller(self) -> Controller:
-        """As after a restart."""
+    def new_controller(self, holder: str = "this") -> Controller:
+        """As after a restart; or, under another name, one more beside it."""
         state = self.config.state_dir
         self.controller = Controller(
             self.config,
             Fragile(self.registry, self),
             {name: Fragile(server, self) for name, server in self.servers.items()},
             Fragile(self.store, self),  # type: ignore[arg-type]
+            Lease(self._database, holder, PATIENCE_S, clock=lambda: (self.now - MORNING).total_seconds()),
             events_dir=state / "events",
             adapters_dir=state / "adapters",
             push_routes=Fragile(self.gateway, self).push,
@@ -299,7 +303,7 @@ class Fragile:
             result = value(*arguments, **named)
             if crash:
                 raise Crash(f"after {name}")
-            return result
+            return Fragile(result, world) if isinstance(result, RolloutStore) else result  # the store, fenced
 
         return call
 

@@ -27,6 +27,7 @@ from pipeline.records import ModelVersion, Routes, StepEvidence
 from pipeline.registry.base import ModelRegistry
 from pipeline.rollout.ab import AbTest
 from pipeline.rollout.guardrails import Evidence
+from pipeline.rollout.lease import Lease
 from pipeline.rollout.ledger import Request
 from pipeline.rollout.state import (
     Action,
@@ -70,6 +71,7 @@ class Controller:
         registry: ModelRegistry,
         servers: Mapping[str, AdapterServer],
         store: RolloutStore,
+        lease: Lease,
         *,
         events_dir: Path,
         adapters_dir: Path,
@@ -83,6 +85,7 @@ class Controller:
         """
         Args:
             servers: by the engines' names in the configuration.
+            lease: of all controllers on this database only its holder acts by itself; people may command any.
             push_routes: gives a table to all gateways; raises `PipelineError` when one did not take it.
             read_trips: from all gateways.
             validate: refuses an adapter's folder, by `ServingError`, that engines cannot serve rightly.
@@ -92,11 +95,19 @@ class Controller:
         """
         self.config = config
         self.store = store
+        self.lease = lease
+        self._own = store.fenced(lease)
+        """For what the loop decides by itself."""
         self._registry = registry
         self._versions = VersionBook(registry)
-        self.fleet = Fleet(config.system.engines, servers, registry, adapters_dir)
+        self.fleet = Fleet(config.system.engines, servers, registry, adapters_dir, lease.is_held)
         self._publisher = Publisher(config, store, self.fleet, self._versions, push_routes)
-        self._desk = Desk(config, registry, self._versions, store, self.fleet, self._publisher, validate, who_set)
+
+        def desk(store: RolloutStore) -> Desk:
+            return Desk(config, registry, self._versions, store, self.fleet, self._publisher, validate, who_set)
+
+        self._desk, self._counter = desk(self._own), desk(store)
+        """The loop's, and people's."""
         self.events_dir = events_dir
         self._judge = Judge(self._publisher, events_dir)
         self._read_trips = read_trips
@@ -150,7 +161,7 @@ class Controller:
             RolloutRefused: it cannot have a canary; the version's tags tell why, too.
         """
         config = self.config.business(business)
-        return self._insisting(lambda: self._desk.ask(config, version, actor, reason, self._clock(), ab).state)
+        return self._insisting(lambda: self._counter.ask(config, version, actor, reason, self._clock(), ab).state)
 
     def step(self, business: str, actor: str, reason: str) -> Steady | Canary | Paused:
         """Go on to the canary's next step, as a person confirms it: see `pipeline.rollout.state.confirm`.
@@ -188,6 +199,8 @@ class Controller:
 
     def waits_for(self, business: str, version: int | None) -> tuple[str, ...]:
         """Engines that are not proven to serve a version (as far as it is known), and why not."""
+        if not self.lease.is_held():
+            return (f"another controller knows: {self.lease.holder()} leads",)
         known = None if version is None else self._versions.find(business, version)
         return self.fleet.lacking(known.serving_name) if known else ()
 
@@ -216,7 +229,7 @@ class Controller:
             return decision.state
 
         state = self._insisting(change)
-        self._publisher.publish(self._clock())
+        self._publisher.publish(self._clock(), self.store)
         return state
 
     @staticmethod
@@ -232,8 +245,23 @@ class Controller:
     # The loop
 
     def tick(self, now: datetime) -> None:
-        """Look at everything once and bring it a step nearer to what it must be."""
+        """Look at everything once and bring it a step nearer to what it must be, or look on while another leads."""
         self._told, self.problems = self.problems, {}
+        leads = False
+        with self._surviving("lease"):
+            leads = self.lease.hold()
+        if leads:
+            self._lead(now)
+        else:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Know which engines answer, for what people command here, and for taking over."""
+        self.seen.clear()  # what this one decided when it led says nothing of now
+        with self._surviving("engines"):
+            self.fleet.observe(needed_versions(self.config, self.store, self._versions), self._interrupted)
+
+    def _lead(self, now: datetime) -> None:
         trips: Sequence[Trip] = ()
         with self._surviving("gateways"):
             trips = self._read_trips()
@@ -256,9 +284,11 @@ class Controller:
         self._publish(now)
         for name, business in self.config.businesses.items():
             with self._surviving(f"{name}: registry"):
+                if not self.lease.is_held():
+                    return  # Stopped for so long that another one has taken over: what is not fenced is theirs.
                 self._settle(business, now)
                 if not is_aligned(self.store.read(name).ledger, self._desk.aliases.get(name, {})):
-                    align_aliases(self.store, self._registry, name, now)
+                    align_aliases(self._own, self._registry, name, now)
         with self._surviving("engines: clean-up"):
             self._tidy(requests, now)
 
@@ -274,7 +304,7 @@ class Controller:
         decision, actor, shown = self._judge.judge(stored.state, evidence, trips, business, now)
         self.seen[business.business] = Seen(now, decision.action, decision.reason, shown)
         if decision.action is not Action.HOLD:
-            self.store.decide(stored, decision.state, now, actor=actor, action=decision.action, reason=decision.reason)
+            self._own.decide(stored, decision.state, now, actor=actor, action=decision.action, reason=decision.reason)
             self._publish(now)
 
     # What follows from the ledgers
@@ -296,11 +326,11 @@ class Controller:
         self.fleet.tidy(frozenset(needed) | asked, self._versions.judged(), now)
 
     def _settle(self, business: BusinessConfig, now: datetime) -> None:
-        settle(self.store, self._registry, self._versions, business, self.config.state_dir / "reports", now)
+        settle(self._own, self._registry, self._versions, business, self.config.state_dir / "reports", now)
 
     def _publish(self, now: datetime) -> None:
         with self._surviving("routes"):
-            self._publisher.publish(now)
+            self._publisher.publish(now, self._own)
 
     @contextmanager
     def _surviving(self, where: str) -> Iterator[None]:

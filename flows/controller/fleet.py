@@ -61,12 +61,18 @@ class Fleet:
         servers: Mapping[str, AdapterServer],
         registry: ModelRegistry,
         adapters_dir: Path,
+        may_act: Callable[[], bool],
     ) -> None:
+        """
+        Args:
+            may_act: whether this controller still leads; asked before each change of an engine.
+        """
         self._replicas = [
             _Replica(servers[engine.name], engine.serves, engine.max_adapters + SPARE) for engine in engines
         ]
         self._registry = registry
         self.adapters_dir = adapters_dir
+        self._may_act = may_act
         self._needed: frozenset[str] = frozenset()
         self._unneeded_since: dict[tuple[str, str], datetime] = {}
         self._work: tuple[_Replica, Errand[None]] | None = None
@@ -142,6 +148,8 @@ class Fleet:
         return True
 
     def _load(self, replica: _Replica, version: ModelVersion) -> None:
+        if not self._may_act():
+            return
         name = version.serving_name
         try:
             if version.fingerprint is None:
@@ -181,6 +189,8 @@ class Fleet:
 
     def _forget(self, replica: _Replica, name: str) -> None:
         """Take a name off an engine; a failure is logged, and the next look tells."""
+        if not self._may_act():
+            return
         try:
             replica.server.unload(name)
             replica.listed -= {name}

@@ -4,6 +4,7 @@ The loop looks by itself every few seconds, so a webhook that is lost costs time
 """
 
 import argparse
+import contextlib
 import logging
 import socket
 import sys
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import uvicorn
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from flows.controller.api import make_app
@@ -24,11 +26,16 @@ from pipeline.errors import ConfigError, PipelineError, RegistryError
 from pipeline.records import ModelVersion
 from pipeline.registry.alias_log import AliasLog
 from pipeline.registry.base import ModelRegistry
+from pipeline.rollout.lease import Lease
 from pipeline.rollout.store import RolloutStore
 from pipeline.services import Services, connect
 from pipeline.serving.validate import validate_adapter
 
 log = logging.getLogger(__name__)
+
+_LEAST_PATIENCE_S = 2.0
+STUCK_S = 60.0
+"""A tick that lasts longer hangs, and its controller must not keep others from leading."""
 
 
 class Loop:
@@ -36,6 +43,8 @@ class Loop:
 
     def __init__(self, poll_s: float) -> None:
         self._poll_s = poll_s
+        self._began_at: float | None = None
+        """The tick under way, by the monotonic clock."""
         self._woken = threading.Event()
         self._stopped = threading.Event()
 
@@ -44,6 +53,11 @@ class Loop:
 
     def is_woken(self) -> bool:
         return self._woken.is_set()
+
+    def is_stuck(self) -> bool:
+        """Whether a tick has begun and does not end."""
+        began_at = self._began_at
+        return began_at is not None and time.monotonic() - began_at > STUCK_S
 
     def stop(self) -> None:
         self._stopped.set()
@@ -54,14 +68,55 @@ class Loop:
         while not self._stopped.is_set():
             self._woken.clear()
             due = time.monotonic() + self._poll_s
+            self._began_at = time.monotonic()
             try:
                 tick(datetime.now(UTC))
             except Exception:
                 log.exception("tick failed; the next one tries again")
+            self._began_at = None
             self._woken.wait(max(0.0, due - time.monotonic()))
 
 
-def build(config: Config, settings: Settings, services: Services, loop: Loop) -> Controller:
+class Heart:
+    """Keeps the lease while ticks are long, takes it when its holder falls silent, and gives it up at the end."""
+
+    def __init__(self, lease: Lease, loop: Loop, every_s: float) -> None:
+        self._lease = lease
+        self._loop = loop
+        self._every_s = every_s
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="controller-heart", daemon=True)
+
+    def __enter__(self) -> "Heart":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=10)
+        with contextlib.suppress(SQLAlchemyError):  # then the others wait until they notice
+            self._lease.release()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._every_s):
+            if self._loop.is_stuck():
+                continue
+            led = self._lease.is_held()
+            try:
+                if self._lease.hold() and not led:
+                    self._loop.wake()
+            except SQLAlchemyError as error:
+                log.info("no beat: the control database refuses: %s", " ".join(str(error).split())[:200])
+
+
+def lease_of(config: Config, control: Engine) -> Lease:
+    """The lease, for the controller at the configuration's address on this host: no two can listen there."""
+    address = config.system.controller
+    holder = f"{socket.gethostname()}:{address.port}"
+    return Lease(control, holder, max(_LEAST_PATIENCE_S, 0.7 * address.poll_s))
+
+
+def build(config: Config, settings: Settings, services: Services, loop: Loop, lease: Lease) -> Controller:
     """The controller with its real clients. Nothing is contacted yet."""
     gateway = config.system.gateway
     here = tuple(f"http://{gateway.host}:{port}" for port in gateway.admin_ports)
@@ -77,6 +132,7 @@ def build(config: Config, settings: Settings, services: Services, loop: Loop) ->
         services.registry,
         services.servers,
         RolloutStore(services.control),
+        lease,
         events_dir=config.state_dir / "events",
         adapters_dir=adapters_dir,
         push_routes=gateways.push,
@@ -98,13 +154,15 @@ def serve(config: Config, settings: Settings) -> None:
     listening = _listen(address.host, address.port)
     loop = Loop(address.poll_s)
     services = connect(config, settings)
-    controller = build(config, settings, services, loop)
+    lease = lease_of(config, services.control)
+    controller = build(config, settings, services, loop, lease)
     has_webhook = False
 
     def tick(now: datetime) -> None:
         nonlocal has_webhook
         controller.tick(now)
-        has_webhook = has_webhook or _ask_for_webhook(services.registry, config, settings)
+        # MLflow calls one address: that of whoever leads.
+        has_webhook = lease.is_held() and (has_webhook or _ask_for_webhook(services.registry, config, settings))
 
     ticking = threading.Thread(target=loop.run, args=(tick,), name="controller-loop", daemon=True)
     ticking.start()
@@ -112,11 +170,12 @@ def serve(config: Config, settings: Settings) -> None:
         uvicorn.Config(make_app(controller, settings, loop.wake), log_level="warning", access_log=False)
     )
     log.info("controller: http://%s:%d/status, every %g s", address.host, address.port, address.poll_s)
-    try:
-        server.run(sockets=[listening])
-    finally:
-        loop.stop()
-        ticking.join(timeout=10)
+    with Heart(lease, loop, every_s=address.poll_s / 10):
+        try:
+            server.run(sockets=[listening])
+        finally:
+            loop.stop()
+            ticking.join(timeout=10)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -38,30 +38,33 @@ class Publisher:
         self._alone = threading.Lock()
         self._pushed = -1
 
-    def publish(self, now: datetime) -> Routes:
+    def publish(self, now: datetime, store: RolloutStore) -> Routes:
         """Make the table that follows from the ledgers, keep it, and push it if the gateways lack it.
+
+        Args:
+            store: the one to write it by, fenced for what the loop does by itself.
 
         Raises:
             PipelineError: a gateway did not take it; it polls, and the next call pushes again.
             WriteConflict: another controller keeps writing.
         """
         with self._alone:
-            routes = self._kept(now)
+            routes = self._kept(now, store)
             if routes.generation != self._pushed:
                 self._push(routes)
                 self._pushed = routes.generation
                 log.info("routes: generation %d", routes.generation)
             return routes
 
-    def _kept(self, now: datetime) -> Routes:
+    def _kept(self, now: datetime, store: RolloutStore) -> Routes:
         for _ in range(ATTEMPTS - 1):
             try:
-                return self._write(now)
+                return self._write(now, store)
             except WriteConflict:
                 continue
-        return self._write(now)
+        return self._write(now, store)
 
-    def _write(self, now: datetime) -> Routes:
+    def _write(self, now: datetime, store: RolloutStore) -> Routes:
         published = self._store.routes()
         wanted = tuple(
             route_of(
@@ -73,7 +76,7 @@ class Publisher:
         )
         if wanted == published.routes:
             return published
-        return self._store.publish(wanted, published.generation, now)
+        return store.publish(wanted, published.generation, now)
 
     def is_published(self, business: str, version: int) -> bool:
         """Whether gateways were last told of an engine that serves the version."""

@@ -15,6 +15,7 @@ def describe(controller: Controller) -> dict[str, Any]:
     published = {route.business: route.model_dump(mode="json") for route in routes.routes}
     return {
         "generation": routes.generation,
+        "leader": controller.lease.holder(),
         "businesses": {
             name: {**_business(controller, business), "route": published.get(name)}
             for name, business in sorted(controller.config.businesses.items())

@@ -17,6 +17,7 @@ from pipeline.control import audit as audit_table
 from pipeline.control import aware, published_routes, rollouts
 from pipeline.errors import PipelineError, Transient
 from pipeline.records import Route, Routes
+from pipeline.rollout.lease import Lease
 from pipeline.rollout.ledger import AuditEntry, Ledger, Request, record_decision
 from pipeline.rollout.state import Canary, Paused, RolloutState, Steady
 
@@ -41,8 +42,17 @@ class Stored(NamedTuple):
 class RolloutStore:
     """Owner of the tables `rollouts`, `audit` and `published_routes`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, lease: Lease | None = None) -> None:
+        """
+        Args:
+            lease: what is written needs it; None for what people command, which any controller does.
+        """
         self._engine = engine
+        self._lease = lease
+
+    def fenced(self, lease: Lease) -> "RolloutStore":
+        """The same store for the one controller that acts by itself: every write raises `LostLease` when it is not."""
+        return RolloutStore(self._engine, lease)
 
     def read(self, business: str) -> Stored:
         """The business's ledger; generation 0 and a steady base model when nothing was ever written."""
@@ -75,6 +85,8 @@ class RolloutStore:
                     raise _conflict(business, expected_generation)
             if entry is not None:
                 connection.execute(insert(audit_table).values(**dict(entry)))
+            if self._lease is not None:
+                self._lease.check(connection)
         return Stored(expected_generation + 1, ledger)
 
     def decide(
@@ -160,6 +172,8 @@ class RolloutStore:
                 )
                 if changed.rowcount != 1:
                     raise _conflict("routes", expected_generation)
+            if self._lease is not None:
+                self._lease.check(connection)
         return Routes(generation=generation, routes=routes)
 
     @staticmethod

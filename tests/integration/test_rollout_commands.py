@@ -42,6 +42,13 @@ class Desk:
 
     world: World
     configs: Path
+    looking: threading.Lock
+    """Held by whoever ticks: the loop does when it is woken."""
+
+    def look(self) -> None:
+        """The controller looks."""
+        with self.looking:
+            self.world.tick()
 
     def say(self, *words: str, **environment: str) -> Result:
         arguments = ["rollout", *words, "--configs", str(self.configs)]
@@ -83,18 +90,19 @@ def desk(tmp_path: Path, engines: Engines) -> Iterator[Desk]:
     file.write_text(state + kept)
     loop = Loop(poll_s=3600)
     with World(tmp_path, engines) as world:
+        desk = Desk(world, configs, threading.Lock())
         app = make_app(world.controller, SECRETS, loop.wake, now_s=lambda: world.now.timestamp())
         server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
         threads = [
             threading.Thread(target=server.run),
-            threading.Thread(target=loop.run, args=(lambda _now: world.controller.tick(world.now),)),
+            threading.Thread(target=loop.run, args=(lambda _now: desk.look(),)),
         ]
         for thread in threads:
             thread.start()
         while not server.started:
             threading.Event().wait(0.01)
         try:
-            yield Desk(world, configs)
+            yield desk
         finally:
             server.should_exit = True
             loop.stop()
@@ -111,6 +119,7 @@ def test_a_version_is_started_held_let_go_and_taken_back_and_the_trail_says_who_
     version = str(desk.world.publish_version())
     said = desk.did("start", "support", version, "--reason", "the help desk asked")
     assert "version 1 serves 50% of the users (step 1 of 2), the base model the others" in said
+    desk.look()
     assert desk.world.tags(1)["rollout_by"] == "anna"
     assert desk.did("start", "support", version, "--reason", "again") == said
     assert "paused by anna" in desk.did("pause", "support", "--reason", "holiday")
@@ -133,6 +142,7 @@ def test_what_may_not_go_into_service_is_refused_with_the_reason(desk: Desk) -> 
     desk.world.publish_version("reject")
     assert "its gate says reject; a tag `override`" in desk.refused("start", "support", "1", "--reason", "x")
     assert "there is no version 7" in desk.refused("start", "support", "7", "--reason", "x")
+    desk.look()
     assert desk.world.tags(1)["rollout_refused"].startswith("its gate says reject")
     desk.world.publish_version()
     third = str(desk.world.publish_version())
@@ -160,7 +170,7 @@ def test_a_version_waits_for_engines_that_are_down_and_can_be_withdrawn(desk: De
     desk.did("rollback", "support", "--reason", "not today")
     for name in ("one", "two"):
         desk.world.engines[name].start()
-    desk.world.tick()
+    desk.look()
     assert isinstance(desk.state, Steady)
     assert [action for _, action, _ in desk.trail] == ["ask", "roll_back"]
 
@@ -175,7 +185,7 @@ def test_explain_says_what_the_next_look_then_does(desk: Desk) -> None:
     assert re.search(r"next:     stay as it is: insufficient data: [1-8] of 10 users in candidate", said)
     assert re.search(r"users:    [1-8] of 10 in candidate, [1-8] of 10 in control", said)
     assert re.search(r"hard_failure +\S+ +\S+ +\S+ +\+0\.000", said)
-    world.tick()
+    desk.look()
     assert world.controller.seen["support"].reason in said
     world.talk(users=60)
     world.now += timedelta(minutes=6)
@@ -183,7 +193,7 @@ def test_explain_says_what_the_next_look_then_does(desk: Desk) -> None:
     assert (told["action"], told["reason"]) == ("advance", "50% passed, on to 100%")
     assert isinstance(desk.state, Canary)
     assert desk.state.step == 0  # looking changes nothing
-    world.tick()
+    desk.look()
     assert isinstance(desk.state, Canary)
     assert desk.state.step == 1
     assert world.store.history("support")[-1].detail["reason"] == told["reason"]
@@ -208,12 +218,12 @@ def test_nobody_passes_over_a_guardrail_or_an_adapter_that_is_not_served(desk: D
     for name in ("one", "two"):
         desk.world.engines[name].restart()
         desk.world.engines[name].faults.refuse_loads = "no room"
-    desk.world.tick()
+    desk.look()
     assert "no engine is proven to serve" in desk.refused("step", "support", "--reason", "x")
     assert "no room" in desk.did("explain", "support")
     for name in ("one", "two"):
         desk.world.engines[name].faults.refuse_loads = ""
-    desk.world.tick()
+    desk.look()
     desk.world.talk(status=500, choices=(), stream_end="upstream_error")
     desk.world.now += timedelta(minutes=1)
     said = desk.did("explain", "support")
