@@ -1,6 +1,7 @@
 """`tuneloop erase`: what it says of itself, and how it shows what it does; `flows.erasure` does it."""
 
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -28,8 +29,17 @@ _KEY = re.compile(r"[0-9a-f]{32}")
 @click.option("--user-key", "keys", multiple=True, help="The salted hash that stands for a user in the log.")
 @click.option("--dry-run", is_flag=True, help="Show what there is, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--retrain", is_flag=True, help="Where a version learned from the user, run a night without them at once."
+)
 def erase(
-    configs: Path, business: str, users: tuple[str, ...], keys: tuple[str, ...], dry_run: bool, yes: bool
+    configs: Path,
+    business: str,
+    users: tuple[str, ...],
+    keys: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    retrain: bool,
 ) -> None:
     """Erase a user of a business: from events, snapshots, caches, reports and the registry.
 
@@ -37,10 +47,12 @@ def erase(
     Look:   tuneloop erase --business support --user u-17 --dry-run
     Do it:  tuneloop erase --business support --user u-17
     Or:     tuneloop erase --business support --user - --yes < ids.txt   (keeps ids out of the shell's history)
+    Train:  tuneloop erase --business support --user u-17 --retrain      (it is offered, too)
 
     It takes the user's interactions and feedback, what others said about them, and conversations that hold their words;
     redacts the snapshots made of them; names and marks every model version that saw them. What an adapter has learned
-    stays in its weights until you train again and promote the result: the command for that is shown at the end.
+    stays in its weights until you train again and promote the result: `--retrain`, or any later night, makes a version
+    that never saw the user.
 
     Nothing of the user is collected again afterwards, also not by a new import of an old file. Killed on its way, run
     it again. It waits for a night that is going on. Backups of the state folder are yours to deal with.
@@ -75,8 +87,11 @@ def erase(
             confirm=progress.paused(confirm),
             on_wait=lambda: click.echo(f"business '{business}': waiting for the night or erasure that is going on"),
         )
-    if done is not None:
-        _close(console, done, business)
+    if done is not None and _close(console, done):
+        console.print(f"Train again without the user:  tuneloop nightly --business {business}")
+        if retrain or (not yes and click.confirm("Now?")):
+            night = [sys.executable, "-m", "flows.cli", "nightly", "--business", business, "--configs", str(configs)]
+            sys.exit(subprocess.run(night).returncode)
 
 
 def _user_keys(business: str, users: tuple[str, ...], keys: tuple[str, ...], settings: "Settings") -> set[str]:
@@ -146,8 +161,8 @@ def _of_others(count: int) -> str:
     return f"{count} of them name nobody, or repeat what the user said" if count else ""
 
 
-def _close(console: "Console", plan: "Plan", business: str) -> None:
-    """What is left for a person to do."""
+def _close(console: "Console", plan: "Plan") -> bool:
+    """What is left for a person to do; whether there is something to train again."""
     console.print(f"Erased (erasure {plan.erasure_id[:8]}). Nothing of this user will be collected again.")
     for seen in plan.versions:
         for name in seen.other_files:
@@ -155,10 +170,10 @@ def _close(console: "Console", plan: "Plan", business: str) -> None:
     learned = [seen.version for seen in plan.versions if seen.learned]
     if learned:
         numbers = ", ".join(str(version.version) for version in learned)
-        console.print(f"What version {numbers} learned stays in its weights. Train again without it:")
-        console.print(f"  tuneloop nightly --business {business}")
+        console.print(f"What version {numbers} learned stays in its weights.")
         if any("champion" in version.aliases for version in learned):
             console.print("One of them is in service until you promote another.")
+    return bool(learned)
 
 
 class _Progress:

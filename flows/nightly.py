@@ -124,14 +124,7 @@ def _check_template(config: Config, settings: Settings, about: BusinessConfig, s
 def _train(config: Config, about: BusinessConfig, registry: ModelRegistry, snapshot_dir: Path) -> Adapter:
     model = config.system.base_model
     adapters_dir = config.state_dir / "adapters"
-    parent: tuple[Adapter, Path] | None = None
-    champion = registry.aliases(about.business).get("champion")
-    if about.training.start_from == "stable" and champion is not None:
-        version = registry.get(about.business, champion)
-        if version.learned_erased:
-            logger.info("train: from the base model: version %d learned from a user who is erased", champion)
-        else:
-            parent = (version.adapter, registry.fetch(version, adapters_dir))
+    parent = start_of_training(about, registry, adapters_dir)
 
     def tell(done: int, of: int, loss: float) -> None:
         if done == of or done % 10 == 0:
@@ -148,6 +141,23 @@ def _train(config: Config, about: BusinessConfig, registry: ModelRegistry, snaps
         tell,
         config.directory / config.system.training.launch if config.system.training.launch else None,
     )
+
+
+def start_of_training(
+    about: BusinessConfig, registry: ModelRegistry, adapters_dir: Path
+) -> tuple[Adapter, Path] | None:
+    """The adapter in service and its folder, if the business trains on from it; None for the base model.
+
+    Nothing is learned on from an adapter that learned from a user who is erased: what they said would stay in it.
+    """
+    champion = registry.aliases(about.business).get("champion")
+    if about.training.start_from == "base" or champion is None:
+        return None
+    version = registry.get(about.business, champion)
+    if version.learned_erased:
+        logger.info("train: from the base model: version %d learned from a user who is erased", champion)
+        return None
+    return version.adapter, registry.fetch(version, adapters_dir)
 
 
 def _gate(

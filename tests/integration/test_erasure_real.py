@@ -95,8 +95,10 @@ def test_the_user_is_in_no_byte_of_state_and_registry(configs: Path, mlflow: Mlf
     assert probe is not None
     assert probe.texts == ("How do I pay?\nBy card.",)
 
-    again = tuneloop(configs, "erase", "--business", "support", "--user", USER_ID, "--yes")
+    again = tuneloop(configs, "erase", "--business", "support", "--user", USER_ID, "--yes", "--retrain")
     assert again.returncode == 0, again.stderr
+    assert '"end":"too_few_rows"' in again.stdout  # the night ran: these events are older than its window
+    assert found_in(state, (*NEEDLES, USER_ID.encode())) == set()
     assert client.get_model_version("support", "1").description == first.description
 
 
