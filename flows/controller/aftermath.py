@@ -5,14 +5,15 @@ from datetime import datetime
 from pathlib import Path
 
 from evals.report import render_rollout_report
+from flows.controller.publisher import ATTEMPTS
 from flows.controller.rollout_report import ended_report, rollout_report
 from flows.controller.versions import VersionBook
 from flows.pages import publish
 from pipeline.config import BusinessConfig
 from pipeline.registry.base import Alias, ModelRegistry
-from pipeline.rollout.ledger import Ledger
+from pipeline.rollout.ledger import Ledger, Owed
 from pipeline.rollout.state import canary_of, previous_of, stable_of
-from pipeline.rollout.store import RolloutStore
+from pipeline.rollout.store import RolloutStore, WriteConflict
 
 
 def settle(
@@ -36,11 +37,35 @@ def settle(
     for owed in stored.ledger.owed:
         if owed.tags and owed.version in known:
             registry.set_tags(business.business, owed.version, owed.tags)
+        if owed.drop_tag and owed.version in known:
+            registry.drop_tag(business.business, owed.version, owed.drop_tag)
         if owed.note and owed.version in known:
             registry.add_note(business.business, owed.version, owed.note)
         if owed.drop_alias:
             registry.drop_alias(business.business, owed.drop_alias, owed.version)
-    store.write(stored.ledger.model_copy(update={"owed": ()}), stored.generation, now)
+    _forget(store, business.business, stored.ledger.owed, now)
+
+
+def _forget(store: RolloutStore, business: str, done: tuple[Owed, ...], now: datetime) -> None:
+    """Take off the ledger what is done, whatever was decided meanwhile.
+
+    Doing it once more would take away an alias that somebody has set again.
+
+    Raises:
+        WriteConflict: others keep deciding.
+    """
+    for attempt in range(ATTEMPTS):
+        stored = store.read(business)
+        owed = stored.ledger.owed
+        if owed[: len(done)] != done:
+            return  # another controller did it too
+        try:
+            store.write(stored.ledger.model_copy(update={"owed": owed[len(done) :]}), stored.generation, now)
+        except WriteConflict:
+            if attempt + 1 == ATTEMPTS:
+                raise
+            continue
+        return
 
 
 def is_aligned(ledger: Ledger, aliases: Mapping[str, int]) -> bool:

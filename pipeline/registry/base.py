@@ -63,6 +63,9 @@ class ModelRegistry(Protocol):
     def set_tags(self, business: str, version: int, tags: Mapping[str, str]) -> None:
         """Add tags to a version (who, when, why)."""
 
+    def drop_tag(self, business: str, version: int, tag: str) -> None:
+        """Take a tag off a version; a no-op when it has none of that name."""
+
     def report(self, business: str, version: int) -> str | None:
         """The report of the version's decision (HTML); None when none was recorded."""
 

@@ -117,6 +117,10 @@ class MemoryRegistry:
         self._answer()
         self._entry(business, version).tags.update(tags)
 
+    def drop_tag(self, business: str, version: int, tag: str) -> None:
+        self._answer()
+        self._entry(business, version).tags.pop(tag, None)
+
     def report(self, business: str, version: int) -> str | None:
         self._answer()
         return self._entry(business, version).report or None

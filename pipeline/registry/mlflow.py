@@ -166,6 +166,11 @@ class MlflowRegistry:
             self._get(business, version)
             self._tag(business, version, tags)
 
+    def drop_tag(self, business: str, version: int, tag: str) -> None:
+        with self._asking():
+            if tag in self._get(business, version).tags:
+                self._client.delete_model_version_tag(business, str(version), tag)
+
     def report(self, business: str, version: int) -> str | None:
         with self._asking(), tempfile.TemporaryDirectory() as scratch:
             run_id = _run_of(self._get(business, version))

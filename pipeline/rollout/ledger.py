@@ -16,6 +16,10 @@ from pipeline.rollout.state import Action, Canary, Outcome, Paused, RolloutState
 Source = Literal["promote", "rollback", "champion", "auto_canary", "command"]
 
 
+REFUSED = "rollout_refused"
+"""The tag that says why a version was not put into service, until it is."""
+
+
 class Request(NamedTuple):
     """A wish that somebody expressed in the registry or by a command."""
 
@@ -58,6 +62,8 @@ class Owed(Record):
 
     version: int
     tags: dict[str, str] = {}
+    drop_tag: str | None = None
+    """What a tag told that is no longer so."""
     drop_alias: Literal["promote", "rollback"] | None = None
     """The request that was dealt with."""
     note: str | None = None
@@ -115,7 +121,7 @@ def record_decision(
     if candidate is not None and state != ledger.state:
         tried.append(candidate.candidate)
         stage = "paused" if isinstance(state, Paused) else _stage(candidate)
-        owed.append(Owed(version=candidate.candidate, tags={"rollout": stage, **tags}))
+        owed.append(Owed(version=candidate.candidate, tags={"rollout": stage, **tags}, drop_tag=REFUSED))
     if isinstance(state, Steady) and state != ledger.state and state.last:
         version = state.last.version
         owed.append(_owed_at_the_end(state, state.last, tags))
@@ -152,7 +158,7 @@ def _owed_for(request: Request, refused: str | None, tags: dict[str, str], now: 
     """What a wish that was dealt with leaves to do: to say why not, and to take its alias away."""
     alias = request.source if request.source in ("promote", "rollback") else None
     if refused is not None:
-        told = {"rollout_refused": refused, **tags}
+        told = {REFUSED: refused, **tags}
         note = f"{now:%Y-%m-%d %H:%M %Z}: not put into service: {refused}."
         return [Owed(version=request.version, tags=told, note=note, drop_alias=alias)]
     return [Owed(version=request.version, drop_alias=alias)] if alias else []

@@ -156,6 +156,9 @@ def test_fingerprint_verdict_and_override_are_kept(registry: ModelRegistry, make
     assert registry.get(maker.business, 1).override is None
     registry.set_tags(maker.business, 1, {"override": "ann: needed today"})
     assert registry.versions(maker.business)[0].override == "ann: needed today"
+    for _ in range(2):
+        registry.drop_tag(maker.business, 1, "override")
+    assert registry.versions(maker.business)[0].override is None
 
 
 def test_a_report_can_be_replaced_and_a_note_outlives_a_new_verdict(registry: ModelRegistry, maker: Maker) -> None:

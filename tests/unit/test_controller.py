@@ -169,12 +169,18 @@ def test_what_did_not_pass_the_gate_is_refused_and_told_why(world: World, gate: 
     assert all(engine.loads == 0 for engine in world.engines.values())
 
 
-def test_an_override_lets_it_pass(world: World) -> None:
+def test_an_override_lets_it_pass_and_nothing_says_any_more_that_it_was_refused(world: World) -> None:
     world.publish_version("reject")
+    world.ask("promote", 1)
+    for _ in range(2):
+        world.tick()
+    assert "rollout_refused" in world.tags(1)
     world.registry.set_tags("support", 1, {"override": "anna: the gate's items are out of date"})
     world.ask("promote", 1)
-    world.tick()
+    for _ in range(2):
+        world.tick()
     assert isinstance(state(world), Canary)
+    assert "rollout_refused" not in world.tags(1)
 
 
 @pytest.mark.parametrize(
@@ -608,3 +614,23 @@ def test_a_control_database_that_refuses_is_a_problem_that_says_what_to_do_and_e
         connection.exec_driver_sql("ALTER TABLE away RENAME TO rollouts")
     world.tick()
     assert world.controller.problems == {}
+
+
+def test_a_wish_that_is_made_again_while_the_last_one_is_dealt_with_is_not_taken_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promoted(world)
+    number = world.publish_version()
+    drop, again = world.registry.drop_alias, iter([True])
+
+    def drop_and_be_overtaken(business: str, alias: str, version: int) -> None:
+        drop(business, alias, version)
+        if next(again, False):  # a person rolls back, and asks for the same version again
+            world.controller.roll_back("support", "bo", "not now")
+            world.ask("promote", number)
+
+    monkeypatch.setattr(world.registry, "drop_alias", drop_and_be_overtaken)
+    world.ask("promote", number)
+    for _ in range(3):
+        world.tick()
+    assert isinstance(state(world), Canary)
