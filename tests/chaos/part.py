@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
-_START_LIMIT_S = 300.0
+_START_LIMIT_S = 900.0
 _BLINK_S = 0.1
 
 
@@ -65,7 +65,7 @@ class Part:
         """Return when it answers; start it again when it ended, as whatever supervises it would.
 
         Raises:
-            NotStarted: it does not answer within five minutes.
+            NotStarted: it does not answer within a quarter of an hour: engines take that long on a busy machine.
         """
         deadline = time.monotonic() + _START_LIMIT_S
         while not self.is_ready():
