@@ -60,7 +60,9 @@ def settings_of(configs: Path) -> Settings:
     return load_settings(configs.parent / "var")
 
 
-def test_the_user_is_in_no_byte_of_state_and_registry(configs: Path, mlflow: MlflowRegistry, tmp_path: Path) -> None:
+def test_the_user_is_in_no_byte_of_state_and_registry(
+    configs: Path, mlflow: MlflowRegistry, prefect_url: str, tmp_path: Path
+) -> None:
     state = configs.parent / "var"
     build(state, mlflow).close()
     client = MlflowClient(tracking_uri=_url(), registry_uri=_url())
@@ -95,6 +97,8 @@ def test_the_user_is_in_no_byte_of_state_and_registry(configs: Path, mlflow: Mlf
     assert probe is not None
     assert probe.texts == ("How do I pay?\nBy card.",)
 
+    file = configs / "tuneloop.yaml"
+    file.write_text(re.sub(r"(?m)^prefect: .*$", f'prefect: {{url: "{prefect_url}"}}', file.read_text()))
     again = tuneloop(configs, "erase", "--business", "support", "--user", USER_ID, "--yes", "--retrain")
     assert again.returncode == 0, again.stderr
     assert '"end":"too_few_rows"' in again.stdout  # the night ran: these events are older than its window
