@@ -30,7 +30,7 @@ def test_the_planted_difference_is_the_true_one(scenario: nights.Scenario) -> No
 def test_a_simulated_night_has_all_that_the_gate_asks_for() -> None:
     decision = decide(nights.a_night(plan.EQUAL, np.random.default_rng(0)), plan.EQUAL.config)
     assert all(check.estimate is not None for check in decision.checks)
-    assert decision.checks[0].users == 60
+    assert decision.checks[0].users == plan.EQUAL.users
 
 
 def test_unequal_activity_has_a_user_who_asks_more_than_a_tenth() -> None:

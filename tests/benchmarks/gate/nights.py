@@ -15,7 +15,7 @@ _SAME = 0.6  # so many answers of two adapters are word for word the same at tem
 _RATES = {"refusal": 0.01, "empty": 0.002, "repetition": 0.005, "pii_leak": 0.001}
 # Answers to probes are not simulated.
 _WATCHED = {name: margin for name, margin in GateConfig().guardrails.items() if name not in ("sycophancy", "general")}
-_MOST = 40  # questions of one user: users take turns, and a night asks 200
+_MOST = 40  # questions of one user: users take turns, and a night asks 400 at most
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ PROMISED = 5.0
 """Percent of nights or canaries that may err."""
 
 
-EQUAL = nights.Scenario("an equal candidate, 60 users")
+EQUAL = nights.Scenario("an equal candidate, 120 users", users=120)
 """Other seeds of the same adapter: two answers in five differ, and neither side is better."""
 
 NO_BETTER = (
     EQUAL,
     nights.Scenario("equal, one user may have most answers", activity="unequal"),
+    nights.Scenario("equal, 60 users"),
     nights.Scenario("equal, 30 users", users=30),
     nights.Scenario("equal, scores with heavy tails, unequal users", kind="similarity", activity="unequal"),
     nights.Scenario("a tenth of the users loses what the others gain, 30 users", users=30, kind="minority"),
