@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from pydantic import AwareDatetime
+from scipy.stats import hypergeom
 
 from pipeline.config import RolloutConfig, StepConfig
 from pipeline.records import Check, Record
@@ -65,6 +66,8 @@ GUARDRAILS = (
 LONG_FACTOR = 1.5
 USUALLY = 0.5
 """A share of users from which on a value is the rule: outcomes and streams may be rare, and then prove nothing."""
+CHANCE_OF_SILENCE = 1e-4
+"""Small, because a step is looked at again and again."""
 SLOWER = 1.1
 """Nobody feels less; and the smaller arm's prefix cache is the colder one, whatever it serves."""
 HARD_FAILURE_LIMIT = "hard_failure_limit"
@@ -113,18 +116,18 @@ def check_step(
 
 
 def unreported(evidence: Evidence) -> tuple[str, ...]:
-    """Metrics that most of the control's users have a value for, and far fewer of the candidate's: where an engine
-    reports nothing there is nothing to fail, which is no reason to pass."""
-    return tuple(
-        name
-        for name in GUARDRAILS
-        if (theirs := _reported(evidence.control, name)) >= USUALLY and _reported(evidence.candidate, name) < theirs / 2
-    )
+    """Metrics that most of the control's users have a value for, and far fewer of the candidate's, beyond what chance
+    explains: where an engine reports nothing there is nothing to fail, which is no reason to pass."""
+    return tuple(name for name in GUARDRAILS if _is_silent(evidence.candidate, evidence.control, name))
 
 
-def _reported(arm: ArmEvidence, metric: str) -> float:
-    """Share of the arm's users that have a value."""
-    return len(arm.values.get(metric, ())) / arm.users if arm.users else 0.0
+def _is_silent(candidate: ArmEvidence, control: ArmEvidence, metric: str) -> bool:
+    """By Fisher's exact test: two users who happen to ask for no stream have no time per token, and prove nothing."""
+    ours, theirs = (len(arm.values.get(metric, ())) for arm in (candidate, control))
+    if theirs < USUALLY * max(control.users, 1) or ours * control.users >= theirs * candidate.users / 2:
+        return False
+    users = candidate.users + control.users
+    return float(hypergeom.cdf(ours, users, ours + theirs, candidate.users)) < CHANCE_OF_SILENCE
 
 
 def against_control(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pipeline.config import RolloutConfig, StepConfig
-from pipeline.rollout.guardrails import GUARDRAILS, LATENCIES, ArmEvidence, Evidence, check_step
+from pipeline.rollout.guardrails import GUARDRAILS, LATENCIES, ArmEvidence, Evidence, check_step, unreported
 from pipeline.rollout.ledger import Ledger
 from pipeline.rollout.sequential import boundary, detectable, mean_variance, sample_ratio_evidence
 from pipeline.rollout.state import (
@@ -211,6 +211,15 @@ def test_a_person_who_confirms_while_the_clock_is_set_back_does_not_count_the_la
     decision = confirm(canary, None, canary.step_started_at - timedelta(hours=5), CONFIG, "go")
     assert isinstance(decision.state, Canary)
     assert decision.state.step_started_at == canary.step_started_at
+
+
+@pytest.mark.parametrize(("users", "with_value", "held"), [(2, 0, False), (3, 1, False), (20, 4, True), (20, 11, False)])
+def test_a_few_users_who_happen_to_have_no_value_hold_nothing(users: int, with_value: int, held: bool) -> None:
+    canary = to_step(0)
+    candidate = an_arm(users)
+    values = dict(candidate.values) | {"tpot_p50": (0.0,) * with_value}
+    evidence = seen(canary, candidate.model_copy(update={"values": values}), an_arm(20))
+    assert unreported(evidence) == (("tpot_p50",) if held else ())
 
 
 def test_engines_that_report_nothing_hold_the_step_and_it_times_out() -> None:
