@@ -381,7 +381,7 @@ def test_every_choice_is_a_pair_in_the_right_direction(built: dict[str, Built]) 
     for case in missing:
         fates = [choices.fate(chat) for chat in case.chats]
         assert LEFT_OUT.intersection(fates), (case.row, fates)
-    assert len(pairs) > 100
+    assert len(pairs) > 90  # the others are told above, each with its reason
     assert not any(rows.sft or rows.unpaired for rows in choices.rows)
 
 
