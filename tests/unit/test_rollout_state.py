@@ -213,7 +213,9 @@ def test_a_person_who_confirms_while_the_clock_is_set_back_does_not_count_the_la
     assert decision.state.step_started_at == canary.step_started_at
 
 
-@pytest.mark.parametrize(("users", "with_value", "held"), [(2, 0, False), (3, 1, False), (20, 4, True), (20, 11, False)])
+@pytest.mark.parametrize(
+    ("users", "with_value", "held"), [(2, 0, False), (3, 1, False), (20, 4, True), (20, 11, False)]
+)
 def test_a_few_users_who_happen_to_have_no_value_hold_nothing(users: int, with_value: int, held: bool) -> None:
     canary = to_step(0)
     candidate = an_arm(users)
