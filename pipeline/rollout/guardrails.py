@@ -122,9 +122,10 @@ def unreported(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _is_silent(candidate: ArmEvidence, control: ArmEvidence, metric: str) -> bool:
-    """By Fisher's exact test: two users who happen to ask for no stream have no time per token, and prove nothing."""
+    """By Fisher's exact test: two users who happen to ask for no stream have no time per token, and prove nothing. A
+    control without users of its own, as in shadow, does not compare arms."""
     ours, theirs = (len(arm.values.get(metric, ())) for arm in (candidate, control))
-    if theirs < USUALLY * max(control.users, 1) or ours * control.users >= theirs * candidate.users / 2:
+    if not control.users or theirs < USUALLY * control.users or ours * control.users >= theirs * candidate.users / 2:
         return False
     users = candidate.users + control.users
     return float(hypergeom.cdf(ours, users, ours + theirs, candidate.users)) < CHANCE_OF_SILENCE
