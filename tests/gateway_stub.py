@@ -253,6 +253,7 @@ def gateway_config(directory: Path, engines: tuple[EngineConfig, ...], **section
     controller = section.pop("controller", ControllerConfig(port=1))
     base = section.pop("base", BASE)
     limits, shadows = section.pop("limits", {}), section.pop("shadows", {})
+    section.setdefault("settle_s", 0.0)  # most tests are about one gateway
     system = SystemConfig(
         base_model=BaseModelConfig(id=base, revision="r", path=Path("base")),
         engines=engines,

@@ -46,6 +46,9 @@ class GatewayConfig(Record):
     """Requests that may be with the engines at once, of all businesses and workers together."""
     queue_timeout_s: float = Field(10.0, gt=0)
     """How long a request waits for its turn before it is told to come again."""
+    settle_s: float = Field(1.0, ge=0)
+    """For so long a new rollout draws nobody, while gateways tell each other of the conversations that began before
+    it. A gateway that is the only one needs none."""
     shadow_busy_at: int = Field(8, ge=1)
     """A replica at which so many requests of this gateway's run is busy: it gets no copies for a version in shadow."""
     tracing: TracingConfig | None = None

@@ -7,6 +7,7 @@ Two kinds of key open it: the one of the environment, which controller and gatew
 import asyncio
 import hmac
 import json
+from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
 import msgspec
@@ -87,7 +88,7 @@ class AdminApi:
         """200 when taken or held already, 409 when ours are newer, 422 when they are no routes."""
         try:
             routes = Routes.model_validate_json(exchange.body)
-            taken = self._table.put(routes)
+            taken = self._table.put(routes, datetime.now(UTC))
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "body"

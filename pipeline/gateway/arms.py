@@ -1,8 +1,9 @@
 """Which arm each conversation was given, so that it keeps it: in memory, behind it a store that gateways share.
 
-Writing is behind (once a second, in a thread); reading is never on a request's way but for a conversation that memory
-had to let go. Gateways on one store learn each other's assignments within about a second; the first one stands. The
-store is the control database, or a Redis when several hosts share (`pipeline.gateway.shared`).
+The first assignment of a conversation stands. Gateways on one store exchange what they assigned twice a second, off
+the requests' way. While a rollout is under way, a conversation that is new to a gateway is claimed in the store before
+it is served (`pipeline.gateway.claims`): another gateway may have drawn it a moment ago, with another share. The store
+is the control database, or a Redis when several hosts share (`pipeline.gateway.shared`).
 """
 
 import logging
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from sqlalchemy import Engine, delete, select
+from sqlalchemy import Engine, Executable, Table, bindparam, delete, exists, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from pipeline.control import session_arms
@@ -52,8 +53,12 @@ class ArmStore(Protocol):
             next cursor.
         """
 
-    def find_living(self, business: str, session: str, now: datetime) -> SessionArm | None:
-        """The latest assignment of a conversation that is not over."""
+    def claim(self, rows: list[SessionArm]) -> list[SessionArm]:
+        """Write our assignments; a conversation that lives already keeps its own.
+
+        Returns:
+            What stands for each row, in order.
+        """
 
     def purge(self, before: datetime) -> None:
         """Delete conversations that are over."""
@@ -67,7 +72,7 @@ class DatabaseArmStore:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
+        self._insert = _insert_new(postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert)
 
     def exchange(
         self, rows: list[SessionArm], cursor: str | None, now: datetime, limit: int
@@ -81,6 +86,16 @@ class DatabaseArmStore:
             known = connection.execute(query.order_by(session_arms.c.assigned_at.desc()).limit(limit)).all()
         return [_from_row(row) for row in reversed(known)], now.isoformat()
 
+    def claim(self, rows: list[SessionArm]) -> list[SessionArm]:
+        """See `ArmStore`."""
+        self._add(rows)
+        table = session_arms.c
+        wanted = tuple_(table.business, table.session).in_([(row.business, row.session) for row in rows])
+        with self._engine.connect() as connection:
+            found = connection.execute(select(session_arms).where(wanted).order_by(table.assigned_at)).all()
+        latest = {(row.business, row.session): _from_row(row) for row in found}
+        return [latest.get((row.business, row.session), row) for row in rows]
+
     def _add(self, rows: list[SessionArm]) -> None:
         values = [
             {
@@ -91,22 +106,12 @@ class DatabaseArmStore:
                 "share": row.assignment.share,
                 "user_known": row.user_known,
                 "assigned_at": row.assigned_at,
+                "since": row.assigned_at - LIFE,
             }
             for row in rows
         ]
         with self._engine.begin() as connection:
-            connection.execute(self._insert(session_arms).on_conflict_do_nothing(), values)
-
-    def find_living(self, business: str, session: str, now: datetime) -> SessionArm | None:
-        """See `ArmStore`."""
-        after = now - LIFE
-        table = session_arms.c
-        query = select(session_arms).where(
-            table.business == business, table.session == session, table.assigned_at >= after
-        )
-        with self._engine.connect() as connection:
-            row = connection.execute(query.order_by(table.assigned_at.desc()).limit(1)).first()
-        return None if row is None else _from_row(row)
+            connection.execute(self._insert, values)
 
     def purge(self, before: datetime) -> None:
         """See `ArmStore`."""
@@ -122,6 +127,19 @@ class DatabaseArmStore:
             for session in gone:
                 connection.execute(delete(session_arms).where(table.business == business, table.session == session))
         return len(gone)
+
+
+def _insert_new(insert: Callable[[Table], postgresql.Insert] | Callable[[Table], sqlite.Insert]) -> Executable:
+    """An assignment goes in unless its conversation has one that lives, be it of another rollout."""
+    table = session_arms.c
+    living = exists().where(
+        table.business == bindparam("business"),
+        table.session == bindparam("session"),
+        table.assigned_at >= bindparam("since", type_=table.assigned_at.type),
+    )
+    names = [column.name for column in session_arms.columns]
+    row = select(*(bindparam(name, type_=session_arms.c[name].type) for name in names)).where(~living)
+    return insert(session_arms).from_select(names, row).on_conflict_do_nothing()
 
 
 class SessionArms:

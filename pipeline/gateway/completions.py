@@ -1,14 +1,14 @@
 """`/v1/chat/completions` and `/v1/completions`: from a request to a recorded turn."""
 
 import asyncio
-import logging
 from datetime import UTC, datetime
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from pipeline.gateway.answer import Answer
-from pipeline.gateway.arms import ArmStore, SessionArm, SessionArms
+from pipeline.gateway.arms import SessionArm, SessionArms
 from pipeline.gateway.auth import ApiKey
+from pipeline.gateway.claims import Claims
 from pipeline.gateway.conversation import Conversation, Conversations
 from pipeline.gateway.errors import Refused
 from pipeline.gateway.exchange import ClientGone, Exchange, Headers
@@ -28,8 +28,6 @@ from pipeline.records import Arm, StreamEnd
 if TYPE_CHECKING:  # OpenTelemetry is loaded only where it is configured
     from pipeline.gateway.tracing import Tracing
 
-log = logging.getLogger(__name__)
-
 _TRACED = frozenset((b"traceparent", b"tracestate"))
 _HARD_ENDS = (StreamEnd.UPSTREAM_CUT, StreamEnd.ENGINE_ABORT, StreamEnd.TIMEOUT)
 
@@ -42,7 +40,7 @@ class Completions:
         ids: Ids,
         table: RouteTable,
         arms: SessionArms,
-        store: ArmStore,
+        claims: Claims,
         admission: Admission,
         queue_timeout_s: float,
         relay: Relay,
@@ -55,7 +53,7 @@ class Completions:
         self._ids = ids
         self._table = table
         self._arms = arms
-        self._store = store
+        self._claims = claims
         self._admission = admission
         self._queue_timeout_s = queue_timeout_s
         self._relay = relay
@@ -83,8 +81,8 @@ class Completions:
         answer, end = Answer(), StreamEnd.UPSTREAM_CUT
         try:
             conversation = self._conversations.of(served, key, exchange.headers, asked)
-            if self._arms.overflowed:
-                await self._recall(served.business, conversation.session)
+            if self._arms.overflowed or served.salt:
+                await self._claim(served, conversation)
             turn = self._begin(exchange, asked, served, conversation, arrived)
             end, answer = await self._answer(exchange, asked, turn)
         finally:
@@ -116,16 +114,27 @@ class Completions:
                 raise too_many(business, "queue_timeout", message, self._queue_timeout_s) from error
             raise
 
+    async def _claim(self, route: ServedRoute, conversation: Conversation) -> None:
+        """See to it that memory knows the conversation as all gateways know it."""
+        now = datetime.now(UTC)
+        if self._arms.find(route.business, conversation.session, now) is None:
+            await self._claims.claim(self._draw(route, conversation, now))
+
+    def _draw(self, route: ServedRoute, conversation: Conversation, now: datetime) -> SessionArm:
+        settled = self._table.is_settled(route.business, now)
+        assignment = assign(route.route, conversation.position, settled=settled)
+        return SessionArm(route.business, conversation.session, assignment, conversation.user_key is not None, now)
+
     def _begin(
         self, exchange: Exchange, asked: Asked, route: ServedRoute, conversation: Conversation, arrived: int
     ) -> Turn:
         now, business = datetime.now(UTC), route.business
         assignment = self._arms.find(business, conversation.session, now)
         if assignment is None:
-            assignment = assign(route.route, conversation.position)
-            user_known = conversation.user_key is not None
-            self._arms.remember(SessionArm(business, conversation.session, assignment, user_known, now))
-        elif assignment.salt != route.salt:
+            drawn = self._draw(route, conversation, now)
+            self._arms.remember(drawn)
+            assignment = drawn.assignment
+        if assignment.salt != route.salt:
             conversation = conversation.under(assignment.salt)
         return Turn(
             self._ids.new_interaction(business),
@@ -168,19 +177,6 @@ class Completions:
             if tracing and span:
                 tracing.end(span, turn, judged, answer)
         return judged, answer
-
-    async def _recall(self, business: str, session: str) -> None:
-        """Look in the store for a conversation that memory had to let go."""
-        now = datetime.now(UTC)
-        if self._arms.find(business, session, now) is not None:
-            return
-        try:
-            row = await asyncio.to_thread(self._store.find_living, business, session, now)
-        except Exception as error:  # the hash gives the same arm in all but a step-up's first moments
-            log.warning("control database: %s; a conversation is assigned anew", type(error).__name__)
-            return
-        if row is not None:
-            self._arms.learn(row)
 
     def _watch(self, turn: Turn, end: StreamEnd, answer: Answer) -> None:
         """Tell the guard about a candidate's hard failure."""

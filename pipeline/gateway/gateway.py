@@ -16,6 +16,7 @@ from pipeline.gateway.app import DataApi
 from pipeline.gateway.arms import DatabaseArmStore, SessionArms
 from pipeline.gateway.auth import KeyRing
 from pipeline.gateway.budget import TokenBudget
+from pipeline.gateway.claims import Claims
 from pipeline.gateway.completions import Completions
 from pipeline.gateway.errors import JSON
 from pipeline.gateway.exchange import Headers
@@ -118,7 +119,7 @@ class Gateway:
             ids=ids,
             table=self._table,
             arms=arms,
-            store=store,
+            claims=Claims(arms, store),
             admission=admission,
             queue_timeout_s=section.queue_timeout_s,
             relay=relay,

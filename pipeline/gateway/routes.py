@@ -5,7 +5,7 @@ A restart with no controller serves the last table; with no table at all every b
 
 import logging
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -39,6 +39,8 @@ class RouteTable:
         self.routes = read_kept(self._file, Routes) or Routes(generation=NO_GENERATION, routes=())
         self.guard = Guard(config.system.burst, read_kept(self._barred_file, Barred))
         self._by_business = self._index(self.routes)
+        self._settle = timedelta(seconds=config.system.gateway.settle_s)
+        self._begun: dict[str, datetime] = {}
 
     def route(self, business: str) -> Route | None:
         """What is done for a business; None when it is not configured."""
@@ -48,7 +50,13 @@ class RouteTable:
         """Every route in force, the defaults too."""
         return tuple(self._by_business.values())
 
-    def put(self, routes: Routes) -> bool:
+    def is_settled(self, business: str, now: datetime) -> bool:
+        """False in the first moments of a business's rollout: until gateways have told each other of the conversations
+        that began before it, one of those could be drawn anew elsewhere."""
+        begun = self._begun.get(business)
+        return begun is None or not timedelta() <= now - begun < self._settle
+
+    def put(self, routes: Routes, now: datetime) -> bool:
         """Take a table if it is newer than ours; returns whether it was.
 
         Raises:
@@ -61,6 +69,9 @@ class RouteTable:
             raise DataError(f"generation: {str(routes.generation)[:40]} is above {_LAST_GENERATION}")
         index = self._index(routes)
         write_kept(self._file, routes)
+        for business, route in index.items():
+            if route.salt != self._by_business[business].salt:
+                self._begun[business] = now
         self.routes = routes
         self._by_business = index
         if self.guard.follow(routes):

@@ -42,9 +42,13 @@ def choose_arm(position: float, share: float) -> Arm:
     return Arm.STABLE
 
 
-def assign(route: Route, position: float) -> Assignment:
-    """Assign a conversation that was never seen before."""
-    share = route.share if route.candidate is not None else 0.0
+def assign(route: Route, position: float, *, settled: bool = True) -> Assignment:
+    """Assign a conversation that was never seen before.
+
+    Args:
+        settled: False in a rollout's first moments, when nobody is drawn (see `routes.RouteTable.is_settled`).
+    """
+    share = route.share if route.candidate is not None and settled else 0.0
     return Assignment(salt=route.salt, arm=choose_arm(position, share), share=share)
 
 

@@ -1,7 +1,8 @@
 """What gateways of several hosts share through one Redis: session arms, and what each business has used.
 
-Nothing on a request's way asks it: each gateway exchanges with it once a second. Without it every gateway goes on with
-what it knows. Let it keep its data (`appendonly yes`) and evict nothing: conversations would change their arm.
+On a request's way it is asked only for conversations that are new while a rollout is under way; else each gateway
+exchanges with it off the way. Without it every gateway goes on with what it knows. Let it keep its data (`appendonly
+yes`) and evict nothing: conversations would change their arm.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,27 +65,30 @@ class RedisArmStore:
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
-        self._add = client.register_script(_ADD_ARMS)
+        self._add_new = client.register_script(_ADD_ARMS)
 
     def exchange(
         self, rows: list[SessionArm], cursor: str | None, now: datetime, limit: int
     ) -> tuple[list[SessionArm], str]:
         """See `ArmStore`."""
         if rows:
-            texts: list[Any] = []
-            for row in rows:
-                texts += (_key(row.business, row.session), _encode(row))
-            self._add(keys=[_ARMS], args=[int(LIFE.total_seconds()), _STREAM_LENGTH, *texts])
+            self._add(rows)
         entries: Any = self._client.xrevrange(_ARMS, "+", "-" if cursor is None else f"({cursor}", count=limit)
         known = [_from_text(fields[b"arm"]) for _, fields in reversed(entries)]
         living = [arm for arm in known if arm.assigned_at >= now - LIFE]
         return living, entries[0][0].decode() if entries else cursor or "0-0"
 
-    def find_living(self, business: str, session: str, now: datetime) -> SessionArm | None:
+    def claim(self, rows: list[SessionArm]) -> list[SessionArm]:
         """See `ArmStore`."""
-        text: Any = self._client.get(_key(business, session))
-        arm = None if text is None else _from_text(text)
-        return arm if arm and arm.assigned_at >= now - LIFE else None
+        self._add(rows)
+        texts: Any = self._client.mget([_key(row.business, row.session) for row in rows])
+        return [row if text is None else _from_text(text) for row, text in zip(rows, texts, strict=True)]
+
+    def _add(self, rows: list[SessionArm]) -> None:
+        texts: list[Any] = []
+        for row in rows:
+            texts += (_key(row.business, row.session), _encode(row))
+        self._add_new(keys=[_ARMS], args=[int(LIFE.total_seconds()), _STREAM_LENGTH, *texts])
 
     def purge(self, before: datetime) -> None:
         """Drop what is over from the stream; the keys expire by themselves."""

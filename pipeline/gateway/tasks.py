@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 Clock = Callable[[], datetime]
 KEYS_EVERY_S = 2.0
 ROUTES_EVERY_S = 2.0
-ARMS_EVERY_S = 1.0
+ARMS_EVERY_S = 0.5
 USAGE_EVERY_S = 1.0
 PURGE_EVERY_S = 3600.0
 _POLL_TIMEOUT_S = 5.0
@@ -77,7 +77,7 @@ async def poll_routes(table: RouteTable, engines: Engines, controller: str, admi
         routes = Routes.model_validate_json(body)
     except ValidationError as error:
         raise DataError(f"{controller}/routes: no routes ({error.error_count()} mistakes)") from error
-    if table.put(routes):
+    if table.put(routes, utc_now()):
         log.info("routes of generation %d taken from the controller", routes.generation)
 
 

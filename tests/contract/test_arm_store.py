@@ -1,6 +1,7 @@
 """What every store of session arms promises: the control database and a real Redis."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pipeline.control import open_control
 from pipeline.gateway.arms import LIFE, ArmStore, DatabaseArmStore, SessionArm, SessionArms
 from pipeline.gateway.limits import Usage
 from pipeline.gateway.routing import Assignment
-from pipeline.gateway.shared import RedisUsageStore, Shared
+from pipeline.gateway.shared import RedisArmStore, RedisUsageStore, Shared
 from pipeline.gateway.tasks import ArmSync
 from pipeline.records import Arm
 
@@ -65,13 +66,44 @@ def test_each_assignment_is_read_once_or_more_and_the_newest_when_not_all_fit(st
     assert newest == [*rows[-2:], late]
 
 
+def test_who_claims_a_conversation_first_is_right_whatever_the_rollout(store: ArmStore) -> None:
+    first = session_arm("s1", Arm.STABLE)
+    elsewhere = SessionArm("sales", "s1", Assignment("r1", Arm.CONTROL, 0.1), False, NOW)
+    assert store.claim([first, elsewhere]) == [first, elsewhere]
+    moment_later = NOW + timedelta(seconds=1)
+    of_next_rollout = SessionArm("support", "s1", Assignment("r2", Arm.CANDIDATE, 0.3), True, moment_later)
+    new = session_arm("s2", at=moment_later)
+    assert store.claim([of_next_rollout, new, session_arm("s2", Arm.STABLE)]) == [first, new, new]
+    store.exchange([of_next_rollout], None, moment_later, 10)
+    known = store.exchange([], None, moment_later, 10)[0]
+    assert sorted(known, key=lambda arm: (arm.session, arm.business)) == [elsewhere, first, new]
+
+
+def test_a_conversation_that_is_over_can_be_claimed_anew(store: ArmStore) -> None:
+    if isinstance(store, RedisArmStore):
+        pytest.skip("Redis forgets by its own clock")
+    later = session_arm("s1", Arm.STABLE, at=NOW + LIFE + timedelta(seconds=1))
+    other_rollout = SessionArm("support", "s1", Assignment("r2", Arm.STABLE, 0.0), True, later.assigned_at)
+    store.claim([session_arm("s1")])
+    assert store.claim([other_rollout]) == [other_rollout]
+
+
+def test_gateways_that_claim_at_once_agree(store: ArmStore) -> None:
+    """Each with another share, as beside a step-up."""
+    sessions = [f"s{number}" for number in range(40)]
+
+    def claim(arm: Arm) -> list[SessionArm]:
+        return [store.claim([session_arm(session, arm)])[0] for session in sessions]
+
+    with ThreadPoolExecutor(4) as gateways:
+        told = list(gateways.map(claim, (Arm.STABLE, Arm.CANDIDATE, Arm.CONTROL, Arm.STABLE)))
+    assert all(one == told[0] for one in told)
+
+
 def test_a_conversation_is_over_after_its_life(store: ArmStore) -> None:
     row = session_arm("s1")
     store.exchange([row], None, NOW, 10)
-    assert store.find_living("support", "s1", NOW) == row
-    assert store.find_living("sales", "s1", NOW) is None
     later = NOW + LIFE + timedelta(seconds=1)
-    assert store.find_living("support", "s1", later) is None
     assert store.exchange([], None, later, 10)[0] == []
     store.purge(later)
     assert store.exchange([], None, NOW, 10)[0] == []
@@ -84,7 +116,8 @@ def test_sessions_can_be_forgotten(store: ArmStore) -> None:
     assert store.forget("support", lambda session: session in ("s0", "s2")) == 2
     assert store.forget("support", lambda session: session == "s2") == 0
     assert store.exchange([], None, NOW + timedelta(seconds=3), 10)[0] == [rows[1]]
-    assert [store.find_living("support", row.session, NOW) for row in rows] == [None, rows[1], None]
+    anew = [session_arm(row.session, Arm.STABLE, at=row.assigned_at) for row in rows]
+    assert store.claim(anew) == [anew[0], rows[1], anew[2]]
 
 
 def test_what_gateways_used_adds_up(redis_url: str) -> None:

@@ -200,13 +200,13 @@ def test_the_highest_generation_wins_whatever_the_order(
     folder = tmp_path_factory.mktemp("g")
     routes = table(folder)
     for generation in generations:
-        routes.put(canary(ENGINE, generation=generation, salt=f"r{generation}"))
+        routes.put(canary(ENGINE, generation=generation, salt=f"r{generation}"), NOW)
     for known in (routes, table(folder)):
         assert known.routes.generation == max(generations, default=-1)
 
 
 def test_a_torn_routes_file_is_no_reason_not_to_start(tmp_path: Path) -> None:
-    table(tmp_path).put(canary(ENGINE))
+    table(tmp_path).put(canary(ENGINE), NOW)
     (tmp_path / "gateway" / "routes.json").write_text('{"generation": 1')
     assert table(tmp_path).routes.generation == -1
 
@@ -226,7 +226,7 @@ def test_a_route_to_what_is_not_the_business_own_is_refused(tmp_path: Path, mode
     routes = table(tmp_path)
     bad = Route(business="support", stable=Target(model=model, version=version, replicas=(ENGINE,)))
     with pytest.raises(DataError, match="support"):
-        routes.put(Routes(generation=5, routes=(bad,)))
+        routes.put(Routes(generation=5, routes=(bad,)), NOW)
     assert routes.routes.generation == -1
 
 
@@ -240,7 +240,7 @@ def test_a_route_to_what_is_not_the_business_own_is_refused(tmp_path: Path, mode
 def test_a_route_to_where_no_engine_can_be_is_refused(tmp_path: Path, replica: str) -> None:
     routes = table(tmp_path)
     with pytest.raises(DataError, match="replica"):
-        routes.put(canary(replica))
+        routes.put(canary(replica), NOW)
     assert routes.routes.generation == -1
 
 
@@ -248,28 +248,45 @@ def test_a_route_to_where_no_engine_can_be_is_refused(tmp_path: Path, replica: s
     "replica", ["http://engine", "https://engine.example:8443", "http://10.0.0.1:80", "http://[::1]:80"]
 )
 def test_a_route_to_an_engine_anywhere_is_taken(tmp_path: Path, replica: str) -> None:
-    assert table(tmp_path).put(canary(replica))
+    assert table(tmp_path).put(canary(replica), NOW)
 
 
 def test_a_generation_that_nobody_can_count_is_refused(tmp_path: Path) -> None:
     routes = table(tmp_path)
     with pytest.raises(DataError, match="generation"):
-        routes.put(canary(ENGINE, generation=2**63))
-    assert routes.put(canary(ENGINE, generation=2**63 - 1))
+        routes.put(canary(ENGINE, generation=2**63), NOW)
+    assert routes.put(canary(ENGINE, generation=2**63 - 1), NOW)
 
 
 def test_a_rolled_back_candidate_stays_away_over_restarts_until_routes_drop_it(tmp_path: Path) -> None:
     routes = table(tmp_path)
-    routes.put(canary(ENGINE, generation=1))
+    routes.put(canary(ENGINE, generation=1), NOW)
     assert routes.roll_back("support") == CANDIDATE
     assert routes.roll_back("sales") is None
     again = table(tmp_path)
-    again.put(canary(ENGINE, generation=2, share=0.3))
+    again.put(canary(ENGINE, generation=2, share=0.3), NOW)
     assert again.guard.is_barred("support", CANDIDATE)
-    again.put(canary(ENGINE, generation=3, candidate=False))
-    again.put(canary(ENGINE, generation=4))
+    again.put(canary(ENGINE, generation=3, candidate=False), NOW)
+    again.put(canary(ENGINE, generation=4), NOW)
     assert not again.guard.is_barred("support", CANDIDATE)
     assert not table(tmp_path).guard.is_barred("support", CANDIDATE)
+
+
+def test_a_rollout_draws_nobody_in_its_first_moments(tmp_path: Path) -> None:
+    """Until the conversations that began before it are known everywhere."""
+    engines = (EngineConfig(name="both", url=ENGINE),)
+    routes = RouteTable(gateway_config(tmp_path, engines, settle_s=1.0), tmp_path / "gateway")
+    assert routes.is_settled("support", NOW)
+    routes.put(canary(ENGINE, generation=1, share=0.05), NOW)
+    seconds = (-1.0, 0.0, 0.9, 1.0, 60.0)
+    settled = [routes.is_settled("support", NOW + timedelta(seconds=second)) for second in seconds]
+    assert settled == [True, False, False, True, True]  # a clock that was set back holds nothing up
+    assert routes.is_settled("sales", NOW)
+    later = NOW + timedelta(seconds=60)
+    routes.put(canary(ENGINE, generation=2, share=0.3), later)
+    assert routes.is_settled("support", later), "a step-up is no new rollout: its conversations are claimed"
+    routes.put(canary(ENGINE, generation=3, share=0.3, salt="r2"), later)
+    assert not routes.is_settled("support", later)
 
 
 # guard
@@ -324,4 +341,4 @@ async def test_a_database_that_fails_loses_no_assignment(database: Engine, tmp_p
     with pytest.raises(Exception, match="session_arms"):
         await ArmSync(arms, DatabaseArmStore(broken), lambda: NOW).once()
     await ArmSync(arms, DatabaseArmStore(database), lambda: NOW).once()
-    assert DatabaseArmStore(database).find_living("support", "s1", NOW) == session_arm("s1")
+    assert DatabaseArmStore(database).exchange([], None, NOW, 10)[0] == [session_arm("s1")]
