@@ -10,23 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from flows.controller.controller import Controller
-from flows.controller.gateways import GatewayUnavailable
 from pipeline.config import BusinessConfig, Config, RolloutConfig, StepConfig, SystemConfig
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.errors import ServingError
-from pipeline.gateway.guard import Trip
 from pipeline.gateway.routing import assign, assignment_hash, target_of
-from pipeline.records import GateDecision, ModelVersion, Route, Routes, Verdict, canonical_json
+from pipeline.records import GateDecision, ModelVersion, Route, Verdict, canonical_json
 from pipeline.registry.alias_log import AliasLog
 from pipeline.registry.memory import MemoryRegistry
 from pipeline.rollout.lease import Lease
-from pipeline.rollout.state import Outcome, Steady, stable_of
+from pipeline.rollout.state import Canary, Outcome, Paused, Steady, stable_of
 from pipeline.rollout.store import RolloutStore
 from pipeline.serving.proof import fingerprint
 from pipeline.serving.scripted import Faults, ScriptedEngine
 from pipeline.serving.vllm import VllmServer
 from pipeline.train.process import ADAPTER_FILES, adapter_digest
 from tests.builders import an_adapter, an_interaction
+from tests.controller_parts import FakeGateway, Fragile
 
 MORNING = datetime(2026, 3, 10, 8, tzinfo=UTC)
 PATIENCE_S = 5.0
@@ -35,11 +34,7 @@ PROBES = tuple(" ".join(f"{text}{word}" for word in range(60)) for text in "ab")
 """Long enough for any two scripted adapters to lie far apart."""
 
 
-class Crash(BaseException):
-    """The process was killed here."""
-
-
-class Engines:
+class ScriptedEngines:
     """Two engines for adapters and one for the base, for many worlds one after the other."""
 
     def __init__(self) -> None:
@@ -47,7 +42,7 @@ class Engines:
         self.engines = {name: self._running.enter_context(ScriptedEngine()) for name in ("base", "one", "two")}
         self.servers = {name: VllmServer(engine.url, "base") for name, engine in self.engines.items()}
 
-    def __enter__(self) -> "Engines":
+    def __enter__(self) -> "ScriptedEngines":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -65,7 +60,7 @@ class World:
     """Engines, a registry, a gateway and one business: `with World(folder, engines) as world`."""
 
     def __init__(
-        self, folder: Path, engines: "Engines", registry: Any = None, max_adapters: int = 16, **rollout: Any
+        self, folder: Path, engines: ScriptedEngines, registry: Any = None, max_adapters: int = 16, **rollout: Any
     ) -> None:
         self.folder = folder
         engines.forget()
@@ -115,7 +110,7 @@ class World:
         self.calls = 0
         self.busy = False
         """Something urgent waits all the time: engines get one adapter a tick."""
-        self._database = open_control(f"sqlite:///{folder / 'control.db'}")
+        self._database = open_control_in(folder)
         self.store = RolloutStore(self._database)
         self.alias_log = AliasLog(self._database)
         self.controller = self.new_controller()
@@ -208,6 +203,36 @@ class World:
         ledger = stored.ledger.model_copy(update={"state": steady, "newest_tried": version})
         self.store.write(ledger, stored.generation, self.now)
 
+    def promoted(self) -> int:
+        """A version in service, as if its canary had gone well, with its predecessor for rollback."""
+        number = self.publish_version()
+        self.put_in_service(number)
+        self.tick()
+        return number
+
+    def in_canary(self) -> tuple[int, int]:
+        """Stable version and candidate of a canary under way."""
+        stable = self.promoted()
+        candidate = self.publish_version()
+        self.ask("promote", candidate)
+        self.tick(minutes=1)
+        assert isinstance(self.state, Canary)
+        return stable, candidate
+
+    @property
+    def state(self) -> Steady | Canary | Paused:
+        return self.store.read("support").state
+
+    @property
+    def route(self) -> Route:
+        """As the gateway has it."""
+        return self.gateway.route("support")
+
+    @property
+    def actions(self) -> list[str]:
+        """Of the audit trail."""
+        return [entry.action for entry in self.store.history("support")]
+
     def name(self, version: int) -> str:
         """Serving name."""
         return self.registry.get("support", version).serving_name
@@ -232,7 +257,7 @@ class World:
         Args:
             candidate: fields of the interactions that the candidate's arm has, such as `status=500`.
         """
-        route = self.gateway.route("support")
+        route = self.route
         lines = []
         for user in range(users):
             position = assignment_hash(route.salt, f"u{user}")
@@ -280,52 +305,3 @@ class World:
         for name, engine in self.engines.items():
             told = [text.replace(engine.url, name) for text in told]
         return told
-
-
-class Fragile:
-    """Passes every call on, and crashes at the one that the world names."""
-
-    def __init__(self, thing: Any, world: World) -> None:
-        self._thing = thing
-        self._world = world
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._thing, name)
-        if not callable(value):
-            return value
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            world = self._world
-            world.calls += 1
-            crash = world.crash_at is not None and world.calls - 1 == world.crash_at
-            if crash and world.calls % 2:
-                raise Crash(f"before {name}")
-            result = value(*arguments, **named)
-            if crash:
-                raise Crash(f"after {name}")
-            return Fragile(result, world) if isinstance(result, RolloutStore) else result  # the store, fenced
-
-        return call
-
-
-class FakeGateway:
-    """Keeps the newest table, as gateways do."""
-
-    def __init__(self) -> None:
-        self.routes = Routes(generation=-1, routes=())
-        self.pushes: list[Routes] = []
-        self.tripped: tuple[Trip, ...] = ()
-        self.down = False
-
-    def push(self, routes: Routes) -> None:
-        if self.down:
-            raise GatewayUnavailable("the gateway is down")
-        self.pushes.append(routes)
-        if routes.generation > self.routes.generation:
-            self.routes = routes
-
-    def trips(self) -> tuple[Trip, ...]:
-        return self.tripped
-
-    def route(self, business: str) -> Route:
-        return next(route for route in self.routes.routes if route.business == business)

@@ -7,6 +7,7 @@ late or out of order does no harm.
 import base64
 import hashlib
 import hmac
+import logging
 import re
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -29,6 +31,8 @@ from pipeline.config import Settings
 from pipeline.errors import ConfigError, PipelineError, RolloutRefused
 from pipeline.rollout.ab import AbTest
 from pipeline.rollout.state import Canary, Paused, Steady
+
+log = logging.getLogger(__name__)
 
 REPLAY_WINDOW_S = 300
 MAX_BODY = 64 * 1024
@@ -121,7 +125,9 @@ class _Api:
             return _error(401, "send the admin key as a bearer token")
         return JSONResponse((await run_in_threadpool(self._controller.routes)).model_dump(mode="json"))
 
-    async def status(self, _request: Request) -> Response:
+    async def status(self, request: Request) -> Response:
+        if not self._is_admin(request):
+            return _error(401, "send the admin key as a bearer token")
         return JSONResponse(await run_in_threadpool(describe, self._controller))
 
     async def start(self, request: Request) -> Response:
@@ -154,6 +160,10 @@ class _Api:
             state = await run_in_threadpool(act, asked)
         except PipelineError as error:
             return _failed(error)
+        except SQLAlchemyError as error:
+            reason = " ".join(str(error.__cause__ or error).split())[:200]
+            log.error("%s: the control database: %s", request.url.path, reason)
+            return _error(503, f"the control database does not take it ({reason}); nothing was decided, ask again")
         finally:
             self._wake()
         return JSONResponse({"business": asked.business, "state": state.model_dump(mode="json")})

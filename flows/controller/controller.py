@@ -15,9 +15,9 @@ from typing import NamedTuple
 from sqlalchemy.exc import SQLAlchemyError
 
 from flows.controller.aftermath import align_aliases, is_aligned, settle
+from flows.controller.analysis import CanaryAnalysis, Conclusion
 from flows.controller.desk import Desk, needed_versions
 from flows.controller.fleet import Fleet
-from flows.controller.judge import Judge, Judgement
 from flows.controller.publisher import ATTEMPTS, Publisher
 from flows.controller.versions import VersionBook
 from pipeline.config import BusinessConfig, Config
@@ -104,12 +104,14 @@ class Controller:
         self._publisher = Publisher(config, store, self.fleet, self._versions, push_routes)
 
         def desk(store: RolloutStore) -> Desk:
-            return Desk(config, registry, self._versions, store, self.fleet, self._publisher, validate, who_set)
+            return Desk(
+                config, registry, self._versions, store, self.fleet, self._publisher, events_dir, validate, who_set
+            )
 
         self._desk, self._counter = desk(self._own), desk(store)
         """The loop's, and people's."""
         self.events_dir = events_dir
-        self._judge = Judge(self._publisher, events_dir)
+        self._analysis = CanaryAnalysis(self._publisher, events_dir)
         self._read_trips = read_trips
         self._clock = clock
         self._interrupted = interrupted
@@ -175,7 +177,7 @@ class Controller:
 
         def confirmed(state: Steady | Canary | Paused, now: datetime) -> Decision:
             canary = canary_of(state)
-            evidence = self._judge.evidence(canary, config, now) if canary else None
+            evidence = self._analysis.evidence(canary, config, now) if canary else None
             decision = confirm(state, evidence, now, config.rollout, reason)
             if decision.action is Action.HOLD:
                 raise RolloutRefused(f"business '{business}': the next step cannot be confirmed: {decision.reason}")
@@ -183,7 +185,7 @@ class Controller:
 
         return self._change(business, actor, "step", confirmed)
 
-    def look_ahead(self, business: str, now: datetime) -> tuple[Stored, Judgement]:
+    def look_ahead(self, business: str, now: datetime) -> tuple[Stored, Conclusion]:
         """What the next look would do, were it now, with the ledger that it would do it to. Changes nothing.
 
         Raises:
@@ -193,9 +195,9 @@ class Controller:
         config = self.config.business(business)
         stored = self.store.read(business)
         canary = canary_of(stored.state)
-        evidence = self._judge.evidence(canary, config, now) if canary else None
+        evidence = self._analysis.evidence(canary, config, now) if canary else None
         trips = self._read_trips() if canary else ()
-        return stored, self._judge.judge(stored.state, evidence, trips, config, now)
+        return stored, self._analysis.conclude(stored.state, evidence, trips, config, now)
 
     def waits_for(self, business: str, version: int | None) -> tuple[str, ...]:
         """Engines that are not proven to serve a version (as far as it is known), and why not."""
@@ -300,8 +302,8 @@ class Controller:
             return
         evidence: Evidence | None = None
         with self._surviving(f"{canary.business}: evidence"):
-            evidence = self._judge.evidence(canary, business, now)
-        decision, actor, shown = self._judge.judge(stored.state, evidence, trips, business, now)
+            evidence = self._analysis.evidence(canary, business, now)
+        decision, actor, shown = self._analysis.conclude(stored.state, evidence, trips, business, now)
         self.seen[business.business] = Seen(now, decision.action, decision.reason, shown)
         if decision.action is not Action.HOLD:
             self._own.decide(stored, decision.state, now, actor=actor, action=decision.action, reason=decision.reason)

@@ -9,9 +9,11 @@ from flows.controller.publisher import Publisher
 from flows.controller.versions import VersionBook
 from pipeline.config import BusinessConfig, Config
 from pipeline.errors import PipelineError, RolloutRefused, Transient
+from pipeline.events.visits import read_visits
 from pipeline.records import ModelVersion, Verdict
 from pipeline.registry.base import ModelRegistry
 from pipeline.rollout.ab import AbTest
+from pipeline.rollout.forecast import first_looks, shortfall
 from pipeline.rollout.ledger import Asked, AuditEntry, Request, record_decision
 from pipeline.rollout.requests import is_wished, read_request
 from pipeline.rollout.state import Action, Steady, canary_of, previous_of, return_to, stable_of, start
@@ -29,6 +31,7 @@ class Desk:
         store: RolloutStore,
         fleet: Fleet,
         publisher: Publisher,
+        events_dir: Path,
         validate: Callable[[Path, ModelVersion], None],
         who_set: Callable[[str, str, int], str | None],
     ) -> None:
@@ -38,6 +41,7 @@ class Desk:
         self._store = store
         self._fleet = fleet
         self._publisher = publisher
+        self._events_dir = events_dir
         self._validate = validate
         self._who_set = who_set
         self.aliases: dict[str, dict[str, int]] = {}
@@ -125,11 +129,23 @@ class Desk:
             return True
         if not self._fleet.ready(name):
             return False
+        if too_small := None if request.ab else self._too_small(business, now):
+            self._refuse(stored, request, too_small, now)
+            return True
         canary = start(state, request.version, now, business.rollout, request.actor, request.ab)
         self._store.decide(
             stored, canary, now, actor=request.actor, action="start", reason=request.told, request=request
         )
         return True
+
+    def _too_small(self, business: BusinessConfig, now: datetime) -> str | None:
+        """Why the business's traffic cannot carry its canary's steps; None when it can, or nobody knows.
+
+        Raises:
+            DataError: the event log cannot be read.
+        """
+        steps = business.rollout.steps
+        return shortfall(read_visits(self._events_dir, business.business, first_looks(steps, now), now), steps, now)
 
     def _return(self, stored: Stored, request: Request, now: datetime) -> bool:
         state = stored.state

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from flows.controller.controller import Controller
 from pipeline.events.visits import read_visits
 from pipeline.rollout.explanation import Explanation, StepView
-from pipeline.rollout.forecast import Forecast, first_look, forecast
+from pipeline.rollout.forecast import Forecast, first_looks, forecast
 from pipeline.rollout.state import Canary, canary_of, current_step, previous_of, stable_of
 
 
@@ -17,12 +17,12 @@ def explain(controller: Controller, business: str, now: datetime) -> Explanation
         ConfigError: there is no such business.
         PipelineError: what it would be decided on cannot be read.
     """
-    stored, judged = controller.look_ahead(business, now)
+    stored, concluded = controller.look_ahead(business, now)
     state = stored.state
     canary = canary_of(state)
     version = canary.candidate if canary else stored.ledger.asked.version if stored.ledger.asked else None
     step = None
-    if canary is not None and judged.shown is not None:
+    if canary is not None and concluded.shown is not None:
         config = controller.config.business(business).rollout
         current = current_step(canary, config)
         step = StepView(
@@ -34,10 +34,10 @@ def explain(controller: Controller, business: str, now: datetime) -> Explanation
             ready_at=canary.step_started_at + timedelta(minutes=current.min_minutes),
             deadline=canary.deadline,
             min_users=current.min_users,
-            candidate_users=judged.shown.candidate_users,
-            control_users=judged.shown.control_users if 0.0 < current.share < 1.0 else None,
+            candidate_users=concluded.shown.candidate_users,
+            control_users=concluded.shown.control_users if 0.0 < current.share < 1.0 else None,
             kind="A/B test" if canary.ab else "shadow" if canary.in_shadow else "step",
-            checks=judged.shown.checks,
+            checks=concluded.shown.checks,
         )
     return Explanation(
         business=business,
@@ -45,9 +45,9 @@ def explain(controller: Controller, business: str, now: datetime) -> Explanation
         state=state.kind,
         stable=stable_of(state),
         previous=previous_of(state),
-        action=judged.decision.action,
-        reason=judged.decision.reason,
-        actor=judged.actor,
+        action=concluded.decision.action,
+        reason=concluded.decision.reason,
+        actor=concluded.actor,
         step=step,
         forecasts=tuple(_forecasts(controller, business, canary, step, now)),
         asked=stored.ledger.asked,
@@ -63,9 +63,8 @@ def _forecasts(
     config = controller.config.business(business).rollout
     if canary is not None and canary.ab:
         return []
-    coming = config.steps[canary.step :] if canary else config.steps
-    first = min((first_look(one, now) for one in coming), default=now)
-    visits = read_visits(controller.events_dir, business, first, now)
+    coming = config.steps[canary.step :] or config.steps[-1:] if canary else config.steps
+    visits = read_visits(controller.events_dir, business, first_looks(coming, now), now)
     made = [forecast(visits, one, now) for one in coming]
     if canary is not None and step is not None and not canary.in_shadow:
         seen = step.candidate_users if step.control_users is None else min(step.candidate_users, step.control_users)

@@ -15,6 +15,9 @@ from pipeline.config import StepConfig
 from pipeline.records import Record, Share
 
 DAYS = 7
+KNOWN_DAYS = 3
+"""So many earlier days are evidence of a business that is too small; fewer may be its first ones."""
+_SHARES = (0.1, 0.2, 0.3, 0.5, 1.0)
 
 
 class Forecast(Record):
@@ -64,6 +67,32 @@ def forecast(
         in_time=len(reached),
         minutes=middle if math.isfinite(middle) else None,
     )
+
+
+def first_looks(steps: Sequence[StepConfig], now: datetime) -> datetime:
+    """From when on visits must be known for the forecasts of all steps."""
+    return min(first_look(step, now) for step in steps)
+
+
+def shortfall(visits: Sequence[tuple[datetime, str]], steps: Sequence[StepConfig], now: datetime) -> str | None:
+    """Why a canary would be in vain: on most earlier days one of its steps would have timed out for want of users.
+
+    Returns:
+        The reason, with a share that would do; None when there is none, or too few days are known.
+    """
+    for step in steps:
+        told = forecast(visits, step, now)
+        if told.days < KNOWN_DAYS or told.minutes is not None:
+            continue
+        wider = (step.model_copy(update={"share": share}) for share in _SHARES if share > step.share)
+        enough = next((one.share for one in wider if forecast(visits, one, now).minutes is not None), None)
+        mend = "a longer `timeout_minutes` or fewer `min_users`"
+        return (
+            f"its traffic is too small: in a step of {step.share:.0%} each arm would have had {step.min_users} users "
+            f"within {step.timeout_minutes:g} minutes on {told.in_time} of the last {told.days} days; set "
+            f"{mend if enough is None else f'a share of {enough:.0%}, {mend}'} in the business's `rollout.steps`"
+        )
+    return None
 
 
 def _whole_days(step: StepConfig) -> timedelta:

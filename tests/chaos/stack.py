@@ -133,8 +133,9 @@ class Stack:
     def status(self) -> dict[str, Any]:
         """What the controller shows of itself; empty while it does not answer."""
         with suppress(httpx.HTTPError):
-            answer: dict[str, Any] = self._client.get(f"{self.url('controller')}/status", timeout=5.0).json()
-            return answer
+            answer = self._client.get(f"{self.url('controller')}/status", headers=ADMIN, timeout=5.0)
+            told: dict[str, Any] = answer.json()
+            return told
         return {}
 
     def routes(self, gateway: str) -> dict[str, Any]:

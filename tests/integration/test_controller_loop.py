@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +20,10 @@ from flows.controller.api import MAX_BODY, make_app, report_token
 from flows.controller.controller import Controller
 from flows.controller.process import Loop
 from pipeline.config import Settings
+from pipeline.control import open_control
 from pipeline.rollout.state import Steady
-from tests.controller_world import Crash, Engines, World
+from tests.controller_parts import Crash
+from tests.controller_world import ScriptedEngines, World
 
 SECRETS = Settings(user_salt="salt", admin_key="admin", webhook_secret="hook", report_secret="reports")
 ADMIN = {"Authorization": "Bearer admin"}
@@ -87,14 +88,8 @@ def _ticked(world: World) -> bool:
 
 
 @pytest.fixture(scope="module")
-def engines() -> Iterator[Engines]:
-    with Engines() as engines:
-        yield engines
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, engines: Engines) -> dict[str, Any]:
-    with World(tmp_path_factory.mktemp("undisturbed"), engines) as world:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, scripted_engines: ScriptedEngines) -> dict[str, Any]:
+    with World(tmp_path_factory.mktemp("undisturbed"), scripted_engines) as world:
         return _play(world, [None] * len(STORY))
 
 
@@ -109,19 +104,25 @@ def test_the_story_is_what_it_says(undisturbed: dict[str, Any]) -> None:
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.integers(0, 60), min_size=len(STORY), max_size=len(STORY)))
 def test_killed_at_any_call_and_started_again_it_ends_in_the_same_state(
-    undisturbed: dict[str, Any], engines: Engines, tmp_path_factory: pytest.TempPathFactory, crashes: list[int]
+    undisturbed: dict[str, Any],
+    scripted_engines: ScriptedEngines,
+    tmp_path_factory: pytest.TempPathFactory,
+    crashes: list[int],
 ) -> None:
-    with World(tmp_path_factory.mktemp("crash"), engines) as world:
+    with World(tmp_path_factory.mktemp("crash"), scripted_engines) as world:
         assert _play(world, crashes) == undisturbed
 
 
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(["one", "other", "both"]), min_size=len(STORY), max_size=len(STORY)))
 def test_two_controllers_act_as_one(
-    undisturbed: dict[str, Any], engines: Engines, tmp_path_factory: pytest.TempPathFactory, acting: list[str]
+    undisturbed: dict[str, Any],
+    scripted_engines: ScriptedEngines,
+    tmp_path_factory: pytest.TempPathFactory,
+    acting: list[str],
 ) -> None:
     """They take turns, or look at the same moment, as when a network came apart and each thinks it is the only one."""
-    with World(tmp_path_factory.mktemp("two"), engines) as world:
+    with World(tmp_path_factory.mktemp("two"), scripted_engines) as world:
         pair = world.controller, world.new_controller()
         for happening, who in zip(STORY, acting, strict=True):
             happening(world)
@@ -139,12 +140,6 @@ def _tick_at_once(world: World, controllers: Sequence[Controller]) -> None:
             ticked.result()
     for controller in controllers:
         assert not [problem for problem in controller.problems.values() if problem.startswith("unexpected")]
-
-
-@pytest.fixture
-def world(tmp_path: Path, engines: Engines) -> Iterator[World]:
-    with World(tmp_path, engines) as world:
-        yield world
 
 
 @pytest.fixture
@@ -189,8 +184,9 @@ def test_a_signed_webhook_wakes_the_loop_and_nothing_else_does(client: TestClien
 def test_routes_and_commands_need_the_admin_key(client: TestClient) -> None:
     command = {"business": "support", "actor": "bo", "reason": "complaints"}
     for headers in ({}, {"Authorization": "Bearer guess"}):
-        assert client.get("/routes", headers=headers).status_code == 401
-        for path in ("/rollback", "/pause", "/resume"):
+        for path in ("/routes", "/status", "/explain/support"):
+            assert client.get(path, headers=headers).status_code == 401
+        for path in ("/start", "/step", "/rollback", "/pause", "/resume"):
             assert client.post(path, json=command, headers=headers).status_code == 401
 
 
@@ -203,7 +199,7 @@ def test_a_person_rolls_back_over_http_and_the_gateway_has_it_before_the_answer(
     paused = client.post("/pause", json=command, headers=ADMIN)
     assert paused.json()["state"]["kind"] == "paused"
     assert client.post("/resume", json=command, headers=ADMIN).json()["state"]["kind"] == "canary"
-    status = client.get("/status").json()["businesses"]["support"]
+    status = client.get("/status", headers=ADMIN).json()["businesses"]["support"]
     assert status["state"] == "canary"
     assert status["canary"] | {"started_at": 0, "step_started_at": 0, "deadline": 0, "checks": 0} == {
         "version": 1,
@@ -221,9 +217,27 @@ def test_a_person_rolls_back_over_http_and_the_gateway_has_it_before_the_answer(
     }
     answer = client.post("/rollback", json=command, headers=ADMIN)
     assert answer.status_code == 200
-    assert world.gateway.route("support").candidate is None
+    assert world.route.candidate is None
     assert client.get("/routes", headers=ADMIN).json() == world.gateway.routes.model_dump(mode="json")
-    assert client.get("/status").json()["businesses"]["support"]["last_decision"]["reason"] == "complaints"
+    status = client.get("/status", headers=ADMIN).json()["businesses"]["support"]
+    assert status["last_decision"]["reason"] == "complaints"
+
+
+def test_a_control_database_that_takes_nothing_is_told_in_one_line(client: TestClient, world: World) -> None:
+    _promote(world)
+    world.tick()
+    before = world.gateway.routes
+    database = open_control(f"sqlite:///{world.folder / 'control.db'}")
+    full = "CREATE TRIGGER full BEFORE UPDATE ON rollouts BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+    with database.begin() as connection:
+        connection.exec_driver_sql(full)
+    database.dispose()
+    command = {"business": "support", "actor": "bo", "reason": "complaints"}
+    answer = client.post("/rollback", json=command, headers=ADMIN)
+    assert answer.status_code == 503
+    assert "the disk is full" in answer.json()["error"]
+    assert "ask again" in answer.json()["error"]
+    assert world.gateway.routes == before
 
 
 @pytest.mark.parametrize(
@@ -248,7 +262,7 @@ def test_a_gateway_that_did_not_hear_a_rollback_is_an_error_and_not_a_silence(cl
     world.gateway.down = True
     command = {"business": "support", "actor": "bo", "reason": "complaints"}
     assert client.post("/rollback", json=command, headers=ADMIN).status_code == 502
-    assert isinstance(world.store.read("support").state, Steady)
+    assert isinstance(world.state, Steady)
 
 
 def test_reports_open_with_their_business_s_token_only(client: TestClient, world: World) -> None:

@@ -1,9 +1,8 @@
 """Two controllers on one database and the same engines: one acts, and the other takes over where it is silent."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,24 +14,11 @@ from starlette.testclient import TestClient
 from flows.controller.api import make_app
 from flows.controller.process import Heart, Loop
 from pipeline.config import Settings
-from pipeline.control import open_control
 from pipeline.rollout.lease import Lease
 from pipeline.rollout.state import Canary, Steady
-from tests.controller_world import PATIENCE_S, Engines, World
+from tests.controller_world import PATIENCE_S, ScriptedEngines, World
 
 SECRETS = Settings(user_salt="salt", admin_key="admin", webhook_secret="hook", report_secret="reports")
-
-
-@pytest.fixture(scope="module")
-def engines() -> Iterator[Engines]:
-    with Engines() as engines:
-        yield engines
-
-
-@pytest.fixture
-def world(tmp_path: Path, engines: Engines) -> Iterator[World]:
-    with World(tmp_path, engines) as world:
-        yield world
 
 
 def look(world: World, *controllers: Any, seconds: float = 0) -> None:
@@ -41,10 +27,6 @@ def look(world: World, *controllers: Any, seconds: float = 0) -> None:
     for controller in controllers:
         controller.tick(world.now)
         assert not [problem for problem in controller.problems.values() if problem.startswith("unexpected")]
-
-
-def actions(world: World) -> list[str]:
-    return [entry.action for entry in world.store.history("support")]
 
 
 def loads(world: World) -> list[int]:
@@ -58,21 +40,21 @@ def test_one_is_killed_and_the_other_takes_over_within_a_poll_and_goes_on(world:
     look(world, other)  # it came first, so it leads
     look(world, one)
     loaded = loads(world)
-    assert (actions(world), loaded) == (["start"], [0, 1, 1])
-    route = world.gateway.route("support")
+    assert (world.actions, loaded) == (["start"], [0, 1, 1])
+    route = world.route
     world.talk()
     world.now += timedelta(minutes=6)
     assert other.lease.hold()  # its last beat: it is killed here
     look(world, one)
-    assert actions(world) == ["start"]  # it may be only slow
+    assert world.actions == ["start"]  # it may be only slow
     look(world, one, seconds=PATIENCE_S)
-    assert actions(world) == ["start", "advance"]
+    assert world.actions == ["start", "advance"]
     world.talk()
     look(world, one, seconds=360)
-    assert actions(world) == ["start", "advance", "promote"]
+    assert world.actions == ["start", "advance", "promote"]
     assert world.aliases() == {"champion": 1}
     assert loads(world) == loaded  # it proved what it found, and loaded nothing twice
-    assert world.gateway.route("support").stable.replicas == route.candidate.replicas  # type: ignore[union-attr]
+    assert world.route.stable.replicas == route.candidate.replicas  # type: ignore[union-attr]
 
 
 def test_one_that_is_stopped_and_goes_on_changes_nothing(world: World) -> None:
@@ -82,7 +64,7 @@ def test_one_that_is_stopped_and_goes_on_changes_nothing(world: World) -> None:
     look(world, other, seconds=PATIENCE_S)
     world.ask("promote", 1)
     look(world, one, other)
-    assert actions(world) == ["start"]
+    assert world.actions == ["start"]
     world.engines["one"].restart()
     before = loads(world)
     look(world, one)
@@ -96,19 +78,20 @@ def test_a_rollback_that_reaches_the_one_that_follows_is_done_at_once(world: Wor
     world.publish_version()
     world.ask("promote", 1)
     look(world, one, other)
-    assert isinstance(world.store.read("support").state, Canary)
+    assert isinstance(world.state, Canary)
     app = make_app(other, SECRETS, lambda: None)
     with TestClient(app) as client:
         command = {"business": "support", "actor": "bo", "reason": "complaints"}
-        answer = client.post("/rollback", json=command, headers={"Authorization": "Bearer admin"})
-        assert client.get("/status").json()["leader"] == "this"
+        admin = {"Authorization": "Bearer admin"}
+        answer = client.post("/rollback", json=command, headers=admin)
+        assert client.get("/status", headers=admin).json()["leader"] == "this"
     assert answer.status_code == 200
-    assert world.gateway.route("support").candidate is None
+    assert world.route.candidate is None
     before = world.gateway.routes
     look(world, one, other, seconds=1)
     assert world.gateway.routes == before
-    assert isinstance(world.store.read("support").state, Steady)
-    assert (actions(world), world.tags(1)["rollout_by"]) == (["start", "roll_back"], "bo")
+    assert isinstance(world.state, Steady)
+    assert (world.actions, world.tags(1)["rollout_by"]) == (["start", "roll_back"], "bo")
 
 
 CHAPTERS: tuple[Callable[[World], None], ...] = (
@@ -137,8 +120,8 @@ def play(world: World, alive: list[tuple[int, ...]]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, engines: Engines) -> dict[str, Any]:
-    with World(tmp_path_factory.mktemp("undisturbed"), engines) as world:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, scripted_engines: ScriptedEngines) -> dict[str, Any]:
+    with World(tmp_path_factory.mktemp("undisturbed"), scripted_engines) as world:
         return play(world, [(0,)] * len(CHAPTERS))
 
 
@@ -149,22 +132,15 @@ turns = st.sampled_from([(0,), (1,), (0, 1), (1, 0)])
 @given(st.lists(turns, min_size=len(CHAPTERS), max_size=len(CHAPTERS)))
 def test_whoever_lives_and_looks_first_the_story_is_told_once(
     undisturbed: dict[str, Any],
-    engines: Engines,
+    scripted_engines: ScriptedEngines,
     tmp_path_factory: pytest.TempPathFactory,
     alive: list[tuple[int, ...]],
 ) -> None:
     """One trail, one load of each adapter into each engine."""
     told = [action for _, action, _ in undisturbed["trail"]]
     assert told == ["start", "advance", "promote", "refuse", "start", "roll_back"]
-    with World(tmp_path_factory.mktemp("two"), engines) as world:
+    with World(tmp_path_factory.mktemp("two"), scripted_engines) as world:
         assert play(world, alive) == undisturbed
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_control(f"sqlite:///{tmp_path / 'control.db'}")
-    yield engine
-    engine.dispose()
 
 
 def test_a_heart_keeps_the_lease_through_a_long_tick_and_lets_go_of_it_at_the_end_or_when_a_tick_hangs(

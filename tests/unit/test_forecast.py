@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.config import StepConfig
 from pipeline.events.visits import read_visits
-from pipeline.rollout.forecast import first_look, forecast
+from pipeline.rollout.forecast import first_look, forecast, shortfall
 from tests.builders import an_interaction
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -42,6 +42,24 @@ def test_users_who_are_there_already_and_time_that_has_passed_count() -> None:
 def test_a_business_that_is_too_small_is_told_so() -> None:
     told = forecast(visits(10, 5, users=59), STEP, NOW)
     assert (told.minutes, told.in_time, told.days) == (None, 0, 7)
+
+
+def test_a_canary_in_vain_is_told_with_a_share_that_would_do() -> None:
+    few = visits(10, 5, users=40)
+    told = shortfall(few, (STEP,), NOW)
+    assert told is not None
+    assert "a step of 10% each arm would have had 6 users within 1440 minutes on 0 of the last 7 days" in told
+    assert "set a share of 20%, a longer" in told
+    assert shortfall(visits(10, 5, users=60), (STEP,), NOW) is None
+    later = STEP.model_copy(update={"share": 0.5, "min_users": 400})
+    hopeless = shortfall(visits(10, 5, users=60), (STEP, later), NOW)
+    assert hopeless is not None
+    assert "set a longer" in hopeless
+
+
+def test_the_first_days_of_a_business_are_no_evidence_against_it() -> None:
+    assert shortfall(visits(2, 5, users=1), (STEP,), NOW) is None
+    assert shortfall([], (STEP,), NOW) is None
 
 
 def test_without_an_earlier_day_nobody_knows() -> None:

@@ -31,7 +31,7 @@ from pipeline.rollout.state import (
 )
 
 
-class Judgement(NamedTuple):
+class Conclusion(NamedTuple):
     """What is to be done, by whom, and what the step under way has shown."""
 
     decision: Decision
@@ -39,7 +39,7 @@ class Judgement(NamedTuple):
     shown: StepEvidence | None = None
 
 
-class Judge:
+class CanaryAnalysis:
     """Reads the event log for what users have shown of a canary."""
 
     def __init__(self, publisher: Publisher, events_dir: Path) -> None:
@@ -69,14 +69,14 @@ class Judge:
         )
         return evidence.model_copy(update={"served": served})
 
-    def judge(
+    def conclude(
         self,
         state: Steady | Canary | Paused,
         evidence: Evidence | None,
         trips: Sequence[Trip],
         business: BusinessConfig,
         now: datetime,
-    ) -> Judgement:
+    ) -> Conclusion:
         """Let the evidence, or a gateway's alarm, decide.
 
         Args:
@@ -86,14 +86,14 @@ class Judge:
         canary = canary_of(state)
         decision = advance(state, evidence, now, business.rollout)
         if canary is None:
-            return Judgement(decision, "controller")
+            return Conclusion(decision, "controller")
         shown = step_evidence(canary, evidence_of(canary, evidence), business.rollout)
         if trip := self._trip(canary, trips):
             reason = f"a gateway saw {trip.failures} hard failures in a burst"
             ended = shown.model_copy(update={"ended_at": now})
             steady = roll_back(canary, "gateway", reason, now, ended)
-            return Judgement(Decision(steady, Action.ROLL_BACK, reason, shown.checks), "gateway", shown)
-        return Judgement(decision, "controller", shown)
+            return Conclusion(Decision(steady, Action.ROLL_BACK, reason, shown.checks), "gateway", shown)
+        return Conclusion(decision, "controller", shown)
 
     def _trip(self, canary: Canary, trips: Sequence[Trip]) -> Trip | None:
         model = self._publisher.target(canary.business, canary.candidate).model
