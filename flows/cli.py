@@ -168,11 +168,9 @@ def revoke_key(configs: Path, name: str) -> None:
 
 def _control(configs: Path) -> Any:
     from pipeline.config import load_config
-    from pipeline.control import open_control
+    from pipeline.control import open_control_in
 
-    state_dir = load_config(configs).state_dir
-    state_dir.mkdir(parents=True, exist_ok=True)
-    return open_control(f"sqlite:///{state_dir / 'control.db'}")
+    return open_control_in(load_config(configs).state_dir)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pipeline.collect.importers.make import Make
 from pipeline.collect.importers.source import Source
 from pipeline.collect.importers.store import Totals, store
 from pipeline.config import Config, Settings
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.erase.ledger import ErasureLedger
 from pipeline.errors import ConfigError, DataError
 from pipeline.gateway.ids import Ids
@@ -60,8 +60,7 @@ def import_file(
     console = console or Console()
     source = Source(path, read_encoding(encoding))
     items = import_module(TOOLS[tool].module).read(source, make)
-    config.state_dir.mkdir(parents=True, exist_ok=True)
-    erased = ErasureLedger(open_control(f"sqlite:///{config.state_dir / 'control.db'}")).erased()
+    erased = ErasureLedger(open_control_in(config.state_dir)).erased()
     try:
         with _Bar(source, console) as tick:
             totals = store(items, make, config.state_dir / "events", tick, erased)

@@ -105,12 +105,11 @@ def _decide(configs: Path, business: str, ids: tuple[str, ...], reason: str, sta
 def _open(configs: Path, business: str) -> "Quarantine":
     from pipeline.collect.quarantine import Quarantine
     from pipeline.config import load_config
-    from pipeline.control import open_control
+    from pipeline.control import open_control_in
 
     config = load_config(configs)
     config.business(business)
-    config.state_dir.mkdir(parents=True, exist_ok=True)
-    return Quarantine(open_control(f"sqlite:///{config.state_dir / 'control.db'}"))
+    return Quarantine(open_control_in(config.state_dir))
 
 
 def _with_id(entry: "Quarantined") -> str:

@@ -92,49 +92,38 @@ def start(business: str, version: int, configs: Path, reason: str, ab: float | N
     sys.exit(3)
 
 
-@rollout.command()
-@_BUSINESS
-@CONFIGS
-@REASON
-def pause(business: str, configs: Path, reason: str) -> None:
-    """Keep a canary at its share. Guardrails can still take it back; its time-out stands still."""
-    _tell(configs, "pause", business, reason)
+def _add_command(action: str, about: str) -> None:
+    """A command that has the controller act on what is under way, and shows what became of it."""
+
+    @rollout.command(action, help=about)
+    @_BUSINESS
+    @CONFIGS
+    @REASON
+    def tell(business: str, configs: Path, reason: str) -> None:
+        controller = _controller(configs, business)
+        controller.post(f"/{action}", _command(business, reason))
+        _echo_state(business, controller.get("/status")["businesses"][business])
 
 
-@rollout.command()
-@_BUSINESS
-@CONFIGS
-@REASON
-def resume(business: str, configs: Path, reason: str) -> None:
-    """Let a paused canary go on."""
-    _tell(configs, "resume", business, reason)
-
-
-@rollout.command()
-@_BUSINESS
-@CONFIGS
-@REASON
-def step(business: str, configs: Path, reason: str) -> None:
+_add_command("pause", "Keep a canary at its share. Guardrails can still take it back; its time-out stands still.")
+_add_command("resume", "Let a paused canary go on.")
+_add_command(
+    "step",
     """Confirm the next step of a canary now, the last one being its promotion.
 
     You may pass over the minimum time and the minimum users of the step; your reason and what was
     passed over go to the audit trail. Nobody passes over a guardrail that is worse than allowed, a
     comparison that is broken, or an adapter that no engine is proven to serve: that ends with 2.
-    """
-    _tell(configs, "step", business, reason)
-
-
-@rollout.command()
-@_BUSINESS
-@CONFIGS
-@REASON
-def rollback(business: str, configs: Path, reason: str) -> None:
+    """,
+)
+_add_command(
+    "rollback",
     """Take a canary out of service now, or else undo the last promotion.
 
     Every user gets the stable adapter with the next turn; answers under way are not cut. A version that
     was asked for and waits for its engines is withdrawn. Doing it twice changes nothing.
-    """
-    _tell(configs, "rollback", business, reason)
+    """,
+)
 
 
 @rollout.command()
@@ -205,12 +194,6 @@ def _command(business: str, reason: str) -> dict[str, str | int]:
     import getpass
 
     return {"business": business, "actor": getpass.getuser(), "reason": reason}
-
-
-def _tell(configs: Path, action: str, business: str, reason: str) -> None:
-    controller = _controller(configs, business)
-    controller.post(f"/{action}", _command(business, reason))
-    _echo_state(business, controller.get("/status")["businesses"][business])
 
 
 def _echo_state(business: str, now: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ and `audit` are written by `pipeline.rollout.store`, `api_keys` by `pipeline.gat
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -133,6 +134,12 @@ erased = Table(
     Column("erasure_id", String(64), primary_key=True),
     Column("digest", String(32), primary_key=True),  # of a user, session or id: see pipeline.erase.erased
 )
+
+
+def open_control_in(state_dir: Path) -> Engine:
+    """Open the control database of a state folder; make what is missing, the folder too."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    return open_control(f"sqlite:///{state_dir / 'control.db'}")
 
 
 def open_control(url: str) -> Engine:

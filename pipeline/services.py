@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 
 from pipeline.config import Config, Settings
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.registry.base import ModelRegistry
 from pipeline.serving.base import AdapterServer
 
@@ -26,12 +26,11 @@ def connect(config: Config, settings: Settings) -> Services:
     from pipeline.serving.vllm import VllmServer
 
     key = settings.engine_key.get_secret_value() or None
-    config.state_dir.mkdir(parents=True, exist_ok=True)
     return Services(
         registry=MlflowRegistry(config.system.mlflow.url, settings.mlflow_password.get_secret_value()),
         servers={
             engine.name: VllmServer(engine.url, config.system.base_model.id, api_key=key)
             for engine in config.system.engines
         },
-        control=open_control(f"sqlite:///{config.state_dir / 'control.db'}"),
+        control=open_control_in(config.state_dir),
     )

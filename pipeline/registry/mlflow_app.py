@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from flask import Response, jsonify, request
@@ -19,7 +20,7 @@ from mlflow.server import app as flask_app
 from mlflow.server.handlers import _get_request_message
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.registry.alias_log import AliasChange, AliasLog
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ def create_app() -> Any:
         server = add_login(flask_app)
     else:
         from mlflow.server.fastapi_app import app as server
-    log = AliasLog(open_control(f"sqlite:///{os.environ['TUNELOOP_STATE_DIR']}/control.db"))
+    log = AliasLog(open_control_in(Path(os.environ["TUNELOOP_STATE_DIR"])))
     # Added last, so it sees only what the log-in let through.
     flask_app.before_request(lambda: remember(log.add, with_login))
     return server
