@@ -1,21 +1,30 @@
 """Real servers for tests, each started at most once a run, on a free port, and only when a test asks for it."""
 
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 import redis
 from hypothesis import settings
+from sqlalchemy import Engine
+
+from pipeline.control import open_control_in
+
+if TYPE_CHECKING:
+    from tests.controller_world import ScriptedEngines, World
 
 ROOT = Path(__file__).resolve().parent.parent
 LAUNCH = ROOT / "infra" / "launch"
@@ -25,11 +34,17 @@ MAX_RANK = 8
 _START_LIMIT_S = 570.0
 """Two engines start in 40 s on two idle cores, and in many times that on busy ones."""
 
+_MEMORY, _ROOM_BYTES = Path("/dev/shm"), 4 << 30
+"""Where temporary files go, if there is room: the product syncs every file that it writes, and a busy disk takes longer
+for that than most tests do."""
+
 
 def pytest_configure() -> None:
     """End like a Ctrl-C when somebody stops the run, so that no server outlives it. No property is timed: that would
     test how busy the machine is."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES:
+        tempfile.tempdir = str(_MEMORY)
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
 
@@ -210,6 +225,41 @@ def redis_url(redis_server: str) -> str:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def scripted_engines() -> "Iterator[ScriptedEngines]":
+    """Engines that answer by rule, for many worlds one after the other."""
+    from tests.controller_world import ScriptedEngines
+
+    with ScriptedEngines() as engines:
+        yield engines
+
+
+@pytest.fixture
+def world(tmp_path: Path, scripted_engines: "ScriptedEngines") -> "Iterator[World]":
+    """A controller and all that it looks after, in one process."""
+    from tests.controller_world import World
+
+    with World(tmp_path, scripted_engines) as world:
+        yield world
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[Engine]:
+    """An empty control database."""
+    engine = open_control_in(tmp_path)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def configs(tmp_path: Path) -> Path:
+    """The shipped configuration, with a state folder of its own: `var` beside it."""
+    folder = shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    file = folder / "tuneloop.yaml"
+    file.write_text(re.sub(r"(?m)^state_dir: \S+", f"state_dir: {tmp_path / 'var'}", file.read_text()))
+    return folder
 
 
 def an_engine(serves: str, model: Path, logs: Path, *options: str) -> Started:

@@ -12,15 +12,16 @@ from sqlalchemy import Engine
 
 from evals.gate import decide
 from evals.report import render_gate_report
-from flows.erasure import Places
+from flows.erasure import Places, Plan, erase
 from pipeline.clean.near.search import Bands
 from pipeline.clean.sketches import Sketches
 from pipeline.collect.quarantine import Quarantine
 from pipeline.config import BusinessConfig
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.dataset.snapshot import read_manifest, write_snapshot
 from pipeline.dataset.split import SplitRows
 from pipeline.events.lake import compact
+from pipeline.events.read import Events, read_events
 from pipeline.events.segment import SegmentLog
 from pipeline.gateway.arms import DatabaseArmStore, SessionArm
 from pipeline.gateway.ids import Ids
@@ -71,6 +72,8 @@ MINE = ("QZX-i1", "QZX-i2", "QZX-i3", "QZX-i4", "QZX-i5")
 """Ids of interactions that go."""
 NEEDLES = (MARK.encode(), USER.encode(), OWN.encode())
 LATER = NOON + timedelta(hours=6)
+NIGHT = LATER + timedelta(hours=12)
+EVER = (NOON - timedelta(days=30), NOON + timedelta(days=30))
 
 
 def chat(name: str, user: str | None, session: str, *texts: str, answer: str, **fields: Any) -> Interaction:
@@ -294,7 +297,7 @@ def build(state: Path, registry: ModelRegistry) -> SegmentLog:
         (state / folder).mkdir(parents=True)
     living = write_events(state)
     snapshots = write_snapshots(state)
-    control = open_control(f"sqlite:///{state / 'control.db'}")
+    control = open_control_in(state)
     write_control(control)
     control.dispose()
     write_versions(state, registry, snapshots)
@@ -303,8 +306,30 @@ def build(state: Path, registry: ModelRegistry) -> SegmentLog:
 
 
 def places(state: Path, registry: ModelRegistry) -> Places:
-    control = open_control(f"sqlite:///{state / 'control.db'}")
+    control = open_control_in(state)
     return Places(state, control, registry, [DatabaseArmStore(control)])
+
+
+def erase_user(state: Path, registry: ModelRegistry, *users: str, **changes: Any) -> Plan | None:
+    """Erase a user (or others) in the night, told to go ahead."""
+    values: dict[str, Any] = {
+        "actor": "ann",
+        "now": NIGHT,
+        "begin": lambda what, size: lambda done: None,
+        "confirm": lambda plan: True,
+        "on_wait": lambda: None,
+    }
+    return erase(places(state, registry), about_support(), users or (USER,), **(values | changes))
+
+
+def events(state: Path, business: str = "support") -> Events:
+    """All that is left in the log."""
+    return read_events(state / "events", business, *EVER)
+
+
+def ids(found: Events) -> tuple[list[str], list[str]]:
+    """Of interactions, and of feedback."""
+    return [i.interaction_id for i in found.interactions], [f.event_id for f in found.feedback]
 
 
 def found_in(folder: Path, needles: tuple[bytes, ...] = NEEDLES) -> set[str]:

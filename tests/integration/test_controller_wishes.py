@@ -1,6 +1,5 @@
 """Aliases set at any time, and a controller that hears of them early, late, twice, out of order or never."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.registry.alias_log import AliasChange
 from pipeline.rollout.state import canary_of, stable_of
-from tests.controller_world import Engines, World
+from tests.controller_world import ScriptedEngines, World
 
 REJECTED = 4
 """This version did not pass the gate; 1 and 2 were in service, 3 and 5 could be."""
@@ -35,12 +34,6 @@ asks = st.builds(
 happenings = st.lists(st.one_of(asks, asks, st.just(Hear())), max_size=8)
 
 
-@pytest.fixture(scope="module")
-def engines() -> Iterator[Engines]:
-    with Engines() as engines:
-        yield engines
-
-
 def play(world: World, happenings: list[Ask | Hear]) -> None:
     for version in range(1, 6):
         world.publish_version("reject" if version == REJECTED else "promote")
@@ -53,7 +46,7 @@ def play(world: World, happenings: list[Ask | Hear]) -> None:
                 world.ask(alias, version)
             case Hear():
                 world.tick(minutes=0.1)
-                route = world.gateway.route("support")
+                route = world.route
                 serving = {route.stable.version, route.candidate.version if route.candidate else None}
                 assert REJECTED not in serving
 
@@ -64,9 +57,9 @@ def play(world: World, happenings: list[Ask | Hear]) -> None:
 @example([Ask("promote", 3, "anna"), Ask("rollback", 1, "bo"), Hear()])
 @example([Ask("promote", REJECTED, "anna"), Ask("champion", REJECTED, "bo")])
 def test_there_is_one_outcome_and_the_trail_and_the_version_tell_it(
-    engines: Engines, tmp_path_factory: pytest.TempPathFactory, happenings: list[Ask | Hear]
+    scripted_engines: ScriptedEngines, tmp_path_factory: pytest.TempPathFactory, happenings: list[Ask | Hear]
 ) -> None:
-    with World(tmp_path_factory.mktemp("wishes"), engines) as world:
+    with World(tmp_path_factory.mktemp("wishes"), scripted_engines) as world:
         play(world, happenings)
         outcome, stored = world.outcome(), world.store.read("support")
         world.tick(minutes=0.1)
@@ -94,7 +87,7 @@ def test_there_is_one_outcome_and_the_trail_and_the_version_tell_it(
     ],
 )
 def test_an_alias_set_twice_quickly_counts_where_it_ended(
-    engines: Engines,
+    scripted_engines: ScriptedEngines,
     tmp_path_factory: pytest.TempPathFactory,
     heard: tuple[int, ...],
     aliases: dict[str, int],
@@ -103,6 +96,6 @@ def test_an_alias_set_twice_quickly_counts_where_it_ended(
     quick: list[Ask | Hear] = []
     for place, ask in enumerate((Ask("promote", 3, "anna"), Ask("promote", 5, "bo"), Ask("promote", 3, "cleo"))):
         quick += [ask, *[Hear()] * heard.count(place)]
-    with World(tmp_path_factory.mktemp("quick"), engines) as world:
+    with World(tmp_path_factory.mktemp("quick"), scripted_engines) as world:
         play(world, quick)
         assert world.aliases() == {"champion": 2, "previous": 1, **aliases}

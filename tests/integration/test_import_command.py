@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,16 +26,6 @@ from tests.importing import EVER, import_into, logged, write
 SECRETS = {f"TUNELOOP_{name}": "salt" for name in ("USER_SALT", "ADMIN_KEY", "WEBHOOK_SECRET", "REPORT_SECRET")}
 ABOUT = {"answer": "So. " * 250, "rating": 1, "time": "2026-03-10 20:00"}
 ROWS = [{"id": f"i{n}", "prompt": f"How {n}?", "user": f"u{n}"} | ABOUT for n in range(4000)]
-
-
-@pytest.fixture
-def configs(tmp_path: Path) -> Path:
-    """The shipped configuration, with a state folder of its own."""
-    folder = tmp_path / "configs"
-    shutil.copytree(ROOT / "configs", folder)
-    file = folder / "tuneloop.yaml"
-    file.write_text(re.sub(r"(?m)^state_dir: \S+", f"state_dir: {tmp_path / 'var'}", file.read_text()))
-    return folder
 
 
 def run(configs: Path, *arguments: str) -> Result:

@@ -20,13 +20,13 @@ from mlflow.server.auth.client import AuthServiceClient
 from flows.controller.api import make_app
 from flows.controller.process import Loop
 from pipeline.config import Settings
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.registry.alias_log import AliasLog
 from pipeline.registry.mlflow import MlflowRegistry
 from pipeline.rollout.state import Canary
 from tests.browser import ARGUMENTS, CHROMIUM
 from tests.conftest import Started, free_port, running_server
-from tests.controller_world import Engines, World
+from tests.controller_world import ScriptedEngines, World
 
 pytestmark = pytest.mark.servers
 
@@ -56,16 +56,10 @@ def mlflow(state: Path) -> Iterator[Started]:
 
 
 @pytest.fixture(scope="module")
-def engines() -> Iterator[Engines]:
-    with Engines() as engines:
-        yield engines
-
-
-@pytest.fixture(scope="module")
-def world(mlflow: Started, state: Path, engines: Engines) -> Iterator[World]:
+def world(mlflow: Started, state: Path, scripted_engines: ScriptedEngines) -> Iterator[World]:
     """Versions 1 and 2 were in service one after the other; 3 has passed the gate."""
     registry = MlflowRegistry(mlflow.url, PASSWORD)
-    with World(state, engines, registry) as world:
+    with World(state, scripted_engines, registry) as world:
         for _ in range(3):
             world.publish_version()
         world.put_in_service(1)
@@ -82,7 +76,7 @@ def change(mlflow: Started, method: str, who: str, body: Any, path: str = "api")
 
 
 def kept(state: Path) -> list[tuple[str, int | None, str]]:
-    log = AliasLog(open_control(f"sqlite:///{state}/control.db"))
+    log = AliasLog(open_control_in(state))
     return [(change.alias, change.version, change.by) for change in log.changes("support")]
 
 
@@ -182,15 +176,15 @@ def test_clicks_in_the_page_start_a_canary_and_roll_back_and_the_version_says_wh
     """The loop polls once an hour, so it is the webhook that brings the clicks."""
     with controlling(world, world.registry, poll_s=3600):
         eventually(lambda: bool(world.gateway.pushes), "routes")
-        assert route(world).stable.version == 2
+        assert world.route.stable.version == 2
         eventually(lambda: world.aliases().get("champion") == 2, "alias champion")
         click(3, "promote")
-        eventually(lambda: route(world).candidate is not None, "a canary")
-        assert route(world).candidate.version == 3
+        eventually(lambda: world.route.candidate is not None, "a canary")
+        assert world.route.candidate.version == 3
         eventually(lambda: world.aliases() == {"champion": 2, "previous": 1, "challenger": 3}, "aliases")
         click(1, "rollback")
-        eventually(lambda: route(world).stable.version == 1, "version 1 in service again")
-        assert route(world).candidate is None
+        eventually(lambda: world.route.stable.version == 1, "version 1 in service again")
+        assert world.route.candidate is None
         eventually(lambda: world.aliases() == {"champion": 1}, "aliases")
     assert tags(mlflow, 3)["rollout"] == "rolled_back"
     assert tags(mlflow, 3)["rollout_by"] == "anna"
@@ -201,10 +195,6 @@ def test_clicks_in_the_page_start_a_canary_and_roll_back_and_the_version_says_wh
 def test_a_webhook_that_nobody_hears_is_made_up_for_by_polling(mlflow: Started, world: World) -> None:
     with controlling(world, world.registry, poll_s=0.2, hear=False):
         assert change(mlflow, "POST", "anna", {"name": "support", "alias": "promote", "version": "3"}) == 200
-        eventually(lambda: isinstance(world.store.read("support").state, Canary), "a canary")
+        eventually(lambda: isinstance(world.state, Canary), "a canary")
         world.controller.roll_back("support", "bo", "seen enough")
     assert world.store.history("support")[-2].actor == "anna"
-
-
-def route(world: World) -> Any:
-    return world.gateway.route("support")

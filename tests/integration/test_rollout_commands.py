@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from pipeline.records import canonical_json
 from pipeline.rollout.state import Canary, Paused, Steady
 from tests.builders import a_shadow, an_interaction
 from tests.conftest import free_port
-from tests.controller_world import Engines, World
+from tests.controller_world import World
 
 SECRETS = Settings(user_salt="salt", admin_key="admin", webhook_secret="hook", report_secret="reports")
 ENVIRONMENT = {
@@ -67,47 +66,36 @@ class Desk:
 
     @property
     def state(self) -> Steady | Canary | Paused:
-        return self.world.store.read("support").state
+        return self.world.state
 
     @property
     def trail(self) -> list[tuple[str, str, object]]:
         return [(e.actor, e.action, e.detail["reason"]) for e in self.world.store.history("support")]
 
 
-@pytest.fixture(scope="module")
-def engines() -> Iterator[Engines]:
-    with Engines() as engines:
-        yield engines
-
-
 @pytest.fixture
-def desk(tmp_path: Path, engines: Engines) -> Iterator[Desk]:
-    configs, port = tmp_path / "configs", free_port()
-    shutil.copytree("configs", configs)
-    file = configs / "tuneloop.yaml"
-    state = f"state_dir: {tmp_path / 'cli'}\ncontroller: {{port: {port}}}\n"
-    kept = re.sub(r"(?m)^(state_dir: .*|controller:.*(\n .*)*)\n", "", file.read_text())
-    file.write_text(state + kept)
-    loop = Loop(poll_s=3600)
-    with World(tmp_path, engines) as world:
-        desk = Desk(world, configs, threading.Lock())
-        app = make_app(world.controller, SECRETS, loop.wake, now_s=lambda: world.now.timestamp())
-        server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
-        threads = [
-            threading.Thread(target=server.run),
-            threading.Thread(target=loop.run, args=(lambda _now: desk.look(),)),
-        ]
+def desk(world: World, configs: Path) -> Iterator[Desk]:
+    port, file = free_port(), configs / "tuneloop.yaml"
+    without = re.sub(r"(?m)^controller:.*(\n .*)*\n", "", file.read_text())
+    file.write_text(f"controller: {{port: {port}}}\n{without}")
+    loop, desk = Loop(poll_s=3600), Desk(world, configs, threading.Lock())
+    app = make_app(world.controller, SECRETS, loop.wake, now_s=lambda: world.now.timestamp())
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
+    threads = [
+        threading.Thread(target=server.run),
+        threading.Thread(target=loop.run, args=(lambda _now: desk.look(),)),
+    ]
+    for thread in threads:
+        thread.start()
+    while not server.started:
+        threading.Event().wait(0.01)
+    try:
+        yield desk
+    finally:
+        server.should_exit = True
+        loop.stop()
         for thread in threads:
-            thread.start()
-        while not server.started:
-            threading.Event().wait(0.01)
-        try:
-            yield desk
-        finally:
-            server.should_exit = True
-            loop.stop()
-            for thread in threads:
-                thread.join()
+            thread.join()
 
 
 @pytest.fixture
@@ -126,7 +114,7 @@ def test_a_version_is_started_held_let_go_and_taken_back_and_the_trail_says_who_
     assert isinstance(desk.state, Paused)
     desk.did("resume", "support", "--reason", "back")
     assert "no canary is under way" in desk.did("rollback", "support", "--reason", "complaints")
-    assert desk.world.gateway.route("support").candidate is None
+    assert desk.world.route.candidate is None
     desk.did("rollback", "support", "--reason", "twice is once")
     assert desk.trail == [
         ("anna", "ask", "the help desk asked"),
@@ -276,7 +264,7 @@ def test_what_a_version_answered_in_shadow_is_told(desk: Desk) -> None:
     now = datetime.now(UTC)
     served = an_interaction("i1", started_at=now - timedelta(minutes=2), answer="By card.")
     shadow = a_shadow("i1", started_at=now - timedelta(minutes=1), answer="By card, too.")
-    folder = desk.configs.parent / "cli" / "events" / "segments"
+    folder = desk.configs.parent / "var" / "events" / "segments"
     folder.mkdir(parents=True)
     lines = [canonical_json({"interaction": served.model_dump(mode="json")})]
     lines.append(canonical_json({"shadow": shadow.model_dump(mode="json")}))

@@ -1,7 +1,6 @@
 """`tuneloop snapshot inspect`: what is read, learned and taught away from, as the trainer gets it."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,16 +16,14 @@ READ, LEARNED, UNLEARNED = "\x1b[2m", "\x1b[1;32m", "\x1b[31m"
 
 
 @pytest.fixture
-def configs(tmp_path: Path) -> Path:
-    folder = shutil.copytree("configs", tmp_path / "configs")
-    file, base = folder / "tuneloop.yaml", make_tiny_model(tmp_path / "tiny")
-    text = re.sub(r"(?m)^state_dir: \S+", f"state_dir: {tmp_path / 'var'}", file.read_text())
-    file.write_text(re.sub(r"(?m)^(base_model:(?:\n .*)*?\n  path:) \S+", rf"\1 {base}", text))
+def with_tiny_base(configs: Path, tmp_path: Path) -> Path:
+    file, base = configs / "tuneloop.yaml", make_tiny_model(tmp_path / "tiny")
+    file.write_text(re.sub(r"(?m)^(base_model:(?:\n .*)*?\n  path:) \S+", rf"\1 {base}", file.read_text()))
     assert str(base) in file.read_text()
-    return folder
+    return configs
 
 
-def test_tokens_are_marked_by_what_is_learned_of_them(configs: Path):
+def test_tokens_are_marked_by_what_is_learned_of_them(with_tiny_base: Path):
     rows = (
         an_sft(a_source(weight=0.5), "How do I return the shoes?", "Open the Orders page."),
         an_sft(a_source(), "Say nothing.", ""),
@@ -34,10 +31,10 @@ def test_tokens_are_marked_by_what_is_learned_of_them(configs: Path):
         an_unpaired(a_source(), False, "Hm?", "I choose Return."),
     )
     split = SplitRows(rows, (), (), (), "user")
-    place = configs.parent / "var" / "snapshots"
+    place = with_tiny_base.parent / "var" / "snapshots"
     rated = [a_rated(an_interaction("i1"))]
     write_snapshot(place, business="support", window=(NOON, NOON), rated=rated, clean=[], dropped=[], rows=split)
-    command = ["snapshot", "inspect", "--business", "support", "--configs", str(configs)]
+    command = ["snapshot", "inspect", "--business", "support", "--configs", str(with_tiny_base)]
     shown = CliRunner().invoke(main, command, env={"COLUMNS": "200", "FORCE_COLOR": "1", "TERM": "xterm-256color"})
     assert shown.exit_code == 0, shown.output
 

@@ -1,7 +1,6 @@
 """The command line: quick help, one clear line for bad input."""
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,16 +48,6 @@ def test_every_mistake_of_a_configuration_is_named(tmp_path: Path) -> None:
     output = CliRunner().invoke(main, ["check", "--configs", str(tmp_path)]).output
     for words in ("state_dirr: unknown key", "timezone: 'Mars/Base'", "nightly: 'at two'", "title: missing"):
         assert words in output
-
-
-@pytest.fixture
-def configs(tmp_path: Path) -> Path:
-    """The shipped configuration, with a state folder of its own."""
-    folder = tmp_path / "configs"
-    shutil.copytree("configs", folder)
-    file = folder / "tuneloop.yaml"
-    file.write_text(re.sub(r"(?m)^state_dir: \S+", f"state_dir: {tmp_path / 'var'}", file.read_text()))
-    return folder
 
 
 def test_keys_are_made_listed_with_their_scopes_and_revoked(configs: Path) -> None:

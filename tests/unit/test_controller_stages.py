@@ -1,6 +1,5 @@
 """A version in shadow before its canary, and A/B tests, from the command to the routes, the tags and the page."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,9 @@ from pipeline.records import Route, canonical_json
 from pipeline.rollout.ab import AbTest
 from pipeline.rollout.state import Action, Canary, Steady
 from tests.builders import a_feedback, a_shadow
-from tests.controller_world import Engines, World
+from tests.controller_world import ScriptedEngines, World
 
 SHADOW = ShadowConfig(share=0.2, min_minutes=5, min_users=10, timeout_minutes=60)
-
-
-@pytest.fixture(scope="module")
-def engines() -> Iterator[Engines]:
-    with Engines() as running:
-        yield running
 
 
 def append(world: World, kind: str, records: list[Any]) -> None:
@@ -34,26 +27,24 @@ def append(world: World, kind: str, records: list[Any]) -> None:
 
 def repeat_in_shadow(world: World, **fields: Any) -> None:
     """The candidate answers copies of what the users last asked."""
-    route = world.gateway.route("support")
+    route = world.route
     assert route.candidate is not None
     told = {"rollout_salt": route.salt, "model_version": route.candidate.model, "started_at": world.now} | fields
     names = [(f"{world.now:%H%M%S}-{user}", f"u{user}", f"s{user}") for user in range(60)]
     append(world, "shadow", [a_shadow(name, user_key=user, session=session, **told) for name, user, session in names])
 
 
-def state(world: World) -> Any:
-    return world.store.read("support").state
-
-
 def begin(world: World) -> Route:
     world.ask("promote", world.publish_version())
     world.tick()
     world.tick()
-    return world.gateway.route("support")
+    return world.route
 
 
-def test_a_version_is_in_shadow_first_and_then_takes_its_steps(tmp_path: Path, engines: Engines) -> None:
-    with World(tmp_path, engines, shadow=SHADOW) as world:
+def test_a_version_is_in_shadow_first_and_then_takes_its_steps(
+    tmp_path: Path, scripted_engines: ScriptedEngines
+) -> None:
+    with World(tmp_path, scripted_engines, shadow=SHADOW) as world:
         route = begin(world)
         assert route.candidate is not None
         assert (route.share, route.shadow) == (0.0, 0.2)
@@ -65,31 +56,33 @@ def test_a_version_is_in_shadow_first_and_then_takes_its_steps(tmp_path: Path, e
         assert told.step is not None
         assert (told.step.kind, told.step.candidate_users, told.step.control_users) == ("shadow", 60, None)
         world.tick(minutes=5)
-        now = world.gateway.route("support")
+        now = world.route
         assert (now.share, now.shadow, now.salt) == (0.5, 0.0, route.salt)
         assert world.tags(1)["rollout"] == "canary, step 1"
 
 
-def test_a_version_that_fails_in_shadow_is_rolled_back_and_nobody_got_it(tmp_path: Path, engines: Engines) -> None:
-    with World(tmp_path, engines, shadow=SHADOW) as world:
+def test_a_version_that_fails_in_shadow_is_rolled_back_and_nobody_got_it(
+    tmp_path: Path, scripted_engines: ScriptedEngines
+) -> None:
+    with World(tmp_path, scripted_engines, shadow=SHADOW) as world:
         begin(world)
         world.talk()
         repeat_in_shadow(world, choices=(), status=500, stream_end="upstream_error")
         world.tick(minutes=1)
-        assert isinstance(state(world), Steady)
-        assert "hard_failure_limit" in state(world).last.reason
-        assert world.gateway.route("support").candidate is None
+        assert isinstance(world.state, Steady)
+        assert "hard_failure_limit" in world.state.last.reason
+        assert world.route.candidate is None
         assert (world.config.state_dir / "reports" / "support" / "rollout-v1.html").is_file()
 
 
-def test_a_shadow_without_copies_waits_and_then_gives_up(tmp_path: Path, engines: Engines) -> None:
-    with World(tmp_path, engines, shadow=SHADOW) as world:
+def test_a_shadow_without_copies_waits_and_then_gives_up(tmp_path: Path, scripted_engines: ScriptedEngines) -> None:
+    with World(tmp_path, scripted_engines, shadow=SHADOW) as world:
         begin(world)
         world.talk()
         world.tick(minutes=59)
-        assert state(world).in_shadow
+        assert world.state.in_shadow
         world.tick(minutes=1)
-        assert "the shadow timed out" in state(world).last.reason
+        assert "the shadow timed out" in world.state.last.reason
 
 
 def start_ab(world: World, days: float = 7, share: float = 0.5) -> Route:
@@ -98,11 +91,13 @@ def start_ab(world: World, days: float = 7, share: float = 0.5) -> Route:
     ab = AbTest(share=share, until=world.now + timedelta(days=days))
     world.controller.start("support", version, "anna", "which one sells more?", ab)
     world.tick()
-    return world.gateway.route("support")
+    return world.route
 
 
-def test_an_ab_test_keeps_its_split_until_its_end_and_tells_how_users_did(tmp_path: Path, engines: Engines) -> None:
-    with World(tmp_path, engines, shadow=SHADOW) as world:
+def test_an_ab_test_keeps_its_split_until_its_end_and_tells_how_users_did(
+    tmp_path: Path, scripted_engines: ScriptedEngines
+) -> None:
+    with World(tmp_path, scripted_engines, shadow=SHADOW) as world:
         route = start_ab(world)
         assert (route.share, route.shadow) == (0.5, 0.0)
         assert route.candidate is not None
@@ -117,50 +112,47 @@ def test_an_ab_test_keeps_its_split_until_its_end_and_tells_how_users_did(tmp_pa
             ]
             append(world, "feedback", votes)
             world.tick(minutes=60 * 24 * 2)
-            assert world.gateway.route("support") == route
+            assert world.route == route
         told = explain(world.controller, "support", world.now + timedelta(seconds=1))
         assert told.step is not None
         assert (told.action, told.step.kind) == (Action.HOLD, "A/B test")
         world.tick(minutes=60 * 24)
-        ended = state(world)
+        ended = world.state
         assert isinstance(ended, Steady)
         assert (ended.stable, ended.last.result) == (None, "ended")
         (step,) = ended.last.steps
         outcomes = {check.metric: check for check in step.checks if check.role == "information"}
         assert set(outcomes) == {"outcome_failed", "thumb_up", "thumb_down", "edit", "regeneration"}
         assert outcomes["outcome_failed"].users == 60
-        assert world.gateway.route("support").candidate is None
+        assert world.route.candidate is None
         assert world.tags(1)["rollout"] == "ended"
         assert (world.config.state_dir / "reports" / "support" / "rollout-v1.html").is_file()
 
 
-def test_an_ab_test_is_ended_by_step_and_then_the_version_may_be_promoted(tmp_path: Path, engines: Engines) -> None:
-    with World(tmp_path, engines) as world:
-        start_ab(world, share=0.3)
-        with pytest.raises(RolloutRefused, match="an A/B test with version 1 is under way"):
-            world.controller.start("support", world.publish_version(), "bo", "mine is better")
-        world.ask("promote", 1)
-        world.tick()
-        assert "an A/B test with version 1 is under way" in world.tags(1)["rollout_refused"]
-        world.controller.step("support", "anna", "we know enough")
-        assert state(world).last.result == "ended"
-        world.ask("promote", 1)
-        world.tick()
-        world.tick()
-        assert isinstance(state(world), Canary)
-        assert state(world).ab is None
+def test_an_ab_test_is_ended_by_step_and_then_the_version_may_be_promoted(world: World) -> None:
+    start_ab(world, share=0.3)
+    with pytest.raises(RolloutRefused, match="an A/B test with version 1 is under way"):
+        world.controller.start("support", world.publish_version(), "bo", "mine is better")
+    world.ask("promote", 1)
+    world.tick()
+    assert "an A/B test with version 1 is under way" in world.tags(1)["rollout_refused"]
+    world.controller.step("support", "anna", "we know enough")
+    assert world.state.last.result == "ended"
+    world.ask("promote", 1)
+    world.tick()
+    world.tick()
+    assert isinstance(world.state, Canary)
+    assert world.state.ab is None
 
 
-def test_a_gateway_that_sees_hard_failures_breaks_an_ab_test_off(tmp_path: Path, engines: Engines) -> None:
-    with World(tmp_path, engines) as world:
-        start_ab(world)
-        world.gateway.tripped = (Trip(business="support", model=world.name(1), at=world.now, failures=5),)
-        world.tick(minutes=1)
-        assert state(world).last.result == "rolled_back"
+def test_a_gateway_that_sees_hard_failures_breaks_an_ab_test_off(world: World) -> None:
+    start_ab(world)
+    world.gateway.tripped = (Trip(business="support", model=world.name(1), at=world.now, failures=5),)
+    world.tick(minutes=1)
+    assert world.state.last.result == "rolled_back"
 
 
-def test_an_ab_test_whose_end_is_past_does_not_begin(tmp_path: Path, engines: Engines) -> None:
-    with World(tmp_path, engines) as world:
-        start_ab(world, days=-1)
-        assert isinstance(state(world), Steady)
-        assert "which is past" in world.tags(1)["rollout_refused"]
+def test_an_ab_test_whose_end_is_past_does_not_begin(world: World) -> None:
+    start_ab(world, days=-1)
+    assert isinstance(world.state, Steady)
+    assert "which is past" in world.tags(1)["rollout_refused"]

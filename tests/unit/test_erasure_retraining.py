@@ -1,10 +1,7 @@
 """The night after an erasure goes on from nothing that has learned from the erased user."""
 
 import logging
-import re
-import shutil
 import subprocess
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -12,39 +9,11 @@ from click.testing import CliRunner
 
 import flows.erasing
 from flows.cli import main
-from flows.erasure import erase
 from flows.nightly import start_of_training
 from pipeline.registry.memory import MemoryRegistry
-from tests.builders import NOON
-from tests.conftest import ROOT
-from tests.erasure_world import SALT, USER, USER_ID, about_support, build, places
+from tests.erasure_world import SALT, USER, USER_ID, about_support, erase_user, places
 
 SECRETS = {f"TUNELOOP_{name}": SALT for name in ("USER_SALT", "ADMIN_KEY", "WEBHOOK_SECRET", "REPORT_SECRET")}
-
-
-@pytest.fixture
-def registry() -> MemoryRegistry:
-    return MemoryRegistry()
-
-
-@pytest.fixture
-def state(tmp_path: Path, registry: MemoryRegistry) -> Path:
-    folder = tmp_path / "var"
-    build(folder, registry).close()
-    return folder
-
-
-def erase_user(state: Path, registry: MemoryRegistry, now: datetime = NOON) -> None:
-    erase(
-        places(state, registry),
-        about_support(),
-        (USER,),
-        actor="ann",
-        now=now,
-        begin=lambda what, size: lambda done: None,
-        confirm=lambda plan: True,
-        on_wait=lambda: None,
-    )
 
 
 def parent(state: Path, registry: MemoryRegistry, start_from: str) -> str | None:
@@ -88,16 +57,6 @@ def test_it_says_why_it_does_not_go_on(state: Path, registry: MemoryRegistry, ca
         assert parent(state, registry, "stable") is None
     assert "version 4 learned from a user who is erased" in caplog.text
     assert USER not in caplog.text
-
-
-@pytest.fixture
-def configs(state: Path) -> Path:
-    """The shipped configuration, with the state folder of this test."""
-    folder = state.parent / "configs"
-    shutil.copytree(ROOT / "configs", folder)
-    file = folder / "tuneloop.yaml"
-    file.write_text(re.sub(r"(?m)^state_dir: \S+", f"state_dir: {state}", file.read_text()))
-    return folder
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Who leads: one at a time, whatever is stopped, killed, late or interleaved, and nobody writes what is another's."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from sqlalchemy import Engine, delete
 
-from pipeline.control import leases, open_control, rollouts
+from pipeline.control import leases, rollouts
 from pipeline.records import Route, Target
 from pipeline.rollout.lease import Lease, LostLease
 from pipeline.rollout.ledger import Ledger
@@ -19,13 +17,6 @@ from pipeline.rollout.store import RolloutStore, WriteConflict
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 STEADY = Steady(business="support")
-
-
-@pytest.fixture
-def control(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_control(f"sqlite:///{tmp_path / 'control.db'}")
-    yield engine
-    engine.dispose()
 
 
 class Clock:

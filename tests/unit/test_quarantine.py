@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +19,7 @@ from pipeline.clean.steps import clean_records
 from pipeline.collect.join import join_feedback
 from pipeline.collect.quarantine import Quarantine, news, screen_and_withhold, withhold
 from pipeline.config import DatasetConfig, PoisonConfig
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.dataset.build import build_rows
 from pipeline.dataset.snapshot import write_snapshot
 from pipeline.errors import DataError
@@ -51,7 +50,7 @@ def reasons(dropped: Sequence[Dropped]) -> dict[str, str]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Quarantine:
-    return Quarantine(open_control(f"sqlite:///{tmp_path / 'control.db'}"))
+    return Quarantine(open_control_in(tmp_path))
 
 
 class TestWithhold:
@@ -191,48 +190,43 @@ class TestStore:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> tuple[Path, Quarantine]:
-    """The shipped configuration with a state folder of its own, in which one finding of `support` is held."""
-    folder = tmp_path / "configs"
-    shutil.copytree("configs", folder)
-    file = folder / "tuneloop.yaml"
-    file.write_text(re.sub(r"(?m)^state_dir: \S+", f"state_dir: {tmp_path / 'var'}", file.read_text()))
-    (tmp_path / "var").mkdir()
-    store = Quarantine(open_control(f"sqlite:///{tmp_path / 'var' / 'control.db'}"))
+def held(configs: Path) -> tuple[Path, Quarantine]:
+    """Configuration and quarantine in which one finding of `support` is held."""
+    store = Quarantine(open_control_in(configs.parent / "var"))
     store.hold([a_finding("a", "b")], NOON)
-    return folder, store
+    return configs, store
 
 
 class TestCommands:
     ID = a_finding("a", "b").finding_id
 
-    def run(self, world: tuple[Path, Quarantine], *arguments: str, code: int = 0, business: str = "support") -> str:
-        configs = ("--configs", str(world[0]), "--business", business)
+    def run(self, held: tuple[Path, Quarantine], *arguments: str, code: int = 0, business: str = "support") -> str:
+        configs = ("--configs", str(held[0]), "--business", business)
         result = CliRunner().invoke(main, ["quarantine", *arguments, *configs])
         assert result.exit_code == code, result.output
         return result.output.strip()
 
-    def test_list_show_release_drop(self, world: tuple[Path, Quarantine]) -> None:
-        line = self.run(world, "list")
+    def test_list_show_release_drop(self, held: tuple[Path, Quarantine]) -> None:
+        line = self.run(held, "list")
         assert line.split()[:3] == [self.ID[:12], "held", "burst"]
         assert line.endswith("2 signals of 1 users: 30 signals of one user")
-        shown = json.loads(self.run(world, "show", self.ID[:6]))
+        shown = json.loads(self.run(held, "show", self.ID[:6]))
         assert (shown["finding_id"], shown["state"]) == (self.ID, "held")
         assert shown["finding"]["interaction_ids"] == ["i1"]
-        assert self.run(world, "release", self.ID[:8], "--reason", "our testers") == f"{self.ID[:12]}  released"
-        again = self.run(world, "release", self.ID, "--reason", "again")
+        assert self.run(held, "release", self.ID[:8], "--reason", "our testers") == f"{self.ID[:12]}  released"
+        again = self.run(held, "release", self.ID, "--reason", "again")
         assert "released already, by " in again
         assert again.endswith(": our testers")
-        assert self.run(world, "list") == "business 'support': nothing is held"
-        assert " released " in self.run(world, "list", "--state", "all")
-        assert self.run(world, "drop", self.ID, "--reason", "it was spam") == f"{self.ID[:12]}  dropped"
-        (entry,) = world[1].entries("support")
+        assert self.run(held, "list") == "business 'support': nothing is held"
+        assert " released " in self.run(held, "list", "--state", "all")
+        assert self.run(held, "drop", self.ID, "--reason", "it was spam") == f"{self.ID[:12]}  dropped"
+        (entry,) = held[1].entries("support")
         assert (entry.state, entry.why) == (DROPPED, "it was spam")
 
-    def test_every_decision_is_in_the_audit_trail(self, world: tuple[Path, Quarantine]) -> None:
-        self.run(world, "release", self.ID, "--reason", "our testers")
-        self.run(world, "drop", self.ID, "--reason", "spam")
-        trail = RolloutStore(open_control(f"sqlite:///{world[0].parent / 'var' / 'control.db'}")).history("support")
+    def test_every_decision_is_in_the_audit_trail(self, held: tuple[Path, Quarantine]) -> None:
+        self.run(held, "release", self.ID, "--reason", "our testers")
+        self.run(held, "drop", self.ID, "--reason", "spam")
+        trail = RolloutStore(open_control_in(held[0].parent / "var")).history("support")
         assert [(line.action, line.detail["reason"], line.detail["before"]) for line in trail] == [
             ("quarantine release", "our testers", "held"),
             ("quarantine drop", "spam", "released"),
@@ -251,16 +245,16 @@ class TestCommands:
         ],
     )
     def test_a_mistake_is_one_line_that_mends(
-        self, world: tuple[Path, Quarantine], arguments: list[str], business: str, words: str
+        self, held: tuple[Path, Quarantine], arguments: list[str], business: str, words: str
     ) -> None:
-        output = self.run(world, *arguments, code=2, business=business)
+        output = self.run(held, *arguments, code=2, business=business)
         assert words in output
         assert len(output.splitlines()) == 1
-        assert [entry.state for entry in world[1].entries("support")] == [HELD]
+        assert [entry.state for entry in held[1].entries("support")] == [HELD]
 
-    def test_one_wrong_id_stops_all(self, world: tuple[Path, Quarantine]) -> None:
-        self.run(world, "drop", self.ID, "f" * 12, "--reason", "x", code=2)
-        assert world[1].entries("support")[0].state is HELD
+    def test_one_wrong_id_stops_all(self, held: tuple[Path, Quarantine]) -> None:
+        self.run(held, "drop", self.ID, "f" * 12, "--reason", "x", code=2)
+        assert held[1].entries("support")[0].state is HELD
 
     def test_help_teaches(self) -> None:
         text = CliRunner().invoke(main, ["quarantine", "--help"]).output

@@ -1,7 +1,7 @@
 """A/B tests: no ramp, one end, users who stay where they are, and intervals that hold however often one looks."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -30,9 +30,8 @@ from pipeline.rollout.state import (
     stable_of,
     start,
 )
+from tests.rollouts import NOW, STEADY, seen
 
-NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
-STEADY = Steady(business="support", stable=1, previous=None)
 CONFIG = RolloutConfig(shadow=ShadowConfig())
 AB = AbTest(share=0.5, until=NOW + timedelta(days=7))
 
@@ -46,10 +45,6 @@ def arm(users: int, **rates: float) -> ArmEvidence:
     names = ("hard_failure", *OUTCOMES)
     values = {name: tuple(float(n < round(users * rates.get(name, 0.1))) for n in range(users)) for name in names}
     return ArmEvidence(users=users, requests=users, new_users=users, values=values | {"hard_failure": (0.0,) * users})
-
-
-def seen(canary: Canary, candidate: ArmEvidence, control: ArmEvidence) -> Evidence:
-    return Evidence(salt=canary.salt, since=canary.step_started_at, candidate=candidate, control=control)
 
 
 shares = st.floats(0.01, 0.5)

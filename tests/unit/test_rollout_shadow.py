@@ -1,6 +1,6 @@
 """A version in shadow: what its copies show, what that leads to, and that no user ever gets it."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -15,12 +15,11 @@ from pipeline.records import Arm, RolloutReport, Target
 from pipeline.rollout.guardrails import ArmEvidence, Evidence
 from pipeline.rollout.routes import route_of
 from pipeline.rollout.shadow import AGREEMENT
-from pipeline.rollout.state import Action, Canary, Steady, advance, confirm, pause, start, step_evidence
+from pipeline.rollout.state import Action, Canary, advance, confirm, pause, start, step_evidence
 from tests.builders import a_shadow, an_interaction
+from tests.rollouts import NOW, STEADY
 
-NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 CONFIG = RolloutConfig(shadow=ShadowConfig(share=0.2, min_minutes=10, min_users=20, timeout_minutes=60))
-STEADY = Steady(business="support", stable=1)
 
 
 def in_shadow() -> Canary:

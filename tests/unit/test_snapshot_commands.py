@@ -1,7 +1,6 @@
 """`tuneloop snapshot`: counts, rows with their lineage, differences, and one line where something is wrong."""
 
 import re
-import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,16 +25,6 @@ from tests.builders import (
     an_sft,
     an_unpaired,
 )
-
-
-@pytest.fixture
-def configs(tmp_path: Path) -> Path:
-    """The shipped configuration, with a state folder of its own."""
-    folder = tmp_path / "configs"
-    shutil.copytree("configs", folder)
-    file = folder / "tuneloop.yaml"
-    file.write_text(re.sub(r"(?m)^state_dir: \S+", f"state_dir: {tmp_path / 'var'}", file.read_text()))
-    return folder
 
 
 def run(configs: Path, *arguments: str) -> Result:
