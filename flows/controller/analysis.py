@@ -88,15 +88,9 @@ class CanaryAnalysis:
         if canary is None:
             return Conclusion(decision, "controller")
         shown = step_evidence(canary, evidence_of(canary, evidence), business.rollout)
-        if trip := self._trip(canary, trips):
+        if trip := next((one for one in trips if one.salt == canary.salt), None):
             reason = f"a gateway saw {trip.failures} hard failures in a burst"
             ended = shown.model_copy(update={"ended_at": now})
             steady = roll_back(canary, "gateway", reason, now, ended)
             return Conclusion(Decision(steady, Action.ROLL_BACK, reason, shown.checks), "gateway", shown)
         return Conclusion(decision, "controller", shown)
-
-    def _trip(self, canary: Canary, trips: Sequence[Trip]) -> Trip | None:
-        model = self._publisher.target(canary.business, canary.candidate).model
-        return next(
-            (t for t in trips if (t.business, t.model) == (canary.business, model) and t.at >= canary.started_at), None
-        )

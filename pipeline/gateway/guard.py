@@ -15,6 +15,8 @@ class Trip(Record):
 
     business: BusinessKey
     model: str
+    salt: str
+    """Of the rollout that it was stopped in: it may be tried again in another."""
     at: AwareDatetime
     failures: int
 
@@ -43,15 +45,15 @@ class Guard:
         """Whether this candidate gets no new turn."""
         return (business, model) in self._trips or self._rolled_back.get(business) == model
 
-    def failed(self, business: str, model: str, now: datetime) -> Trip | None:
-        """Note a hard failure of a candidate; returns the trip if this one made the burst."""
+    def failed(self, business: str, model: str, salt: str, now: datetime) -> Trip | None:
+        """Note a hard failure of a rollout's candidate; returns the trip if this one made the burst."""
         key = (business, model)
         times = self._failures.setdefault(key, deque(maxlen=self._burst.failures))
         times.append(now)
         span = (now - times[0]).total_seconds()
         if key in self._trips or len(times) < self._burst.failures or span > self._burst.within_s:
             return None
-        trip = self._trips[key] = Trip(business=business, model=model, at=now, failures=len(times))
+        trip = self._trips[key] = Trip(business=business, model=model, salt=salt, at=now, failures=len(times))
         return trip
 
     def roll_back(self, business: str, model: str) -> None:
@@ -60,11 +62,11 @@ class Guard:
 
     def follow(self, routes: Routes) -> bool:
         """Forget what newer routes have dropped; returns whether anything was forgotten."""
-        candidates = {(route.business, route.candidate.model) for route in routes.routes if route.candidate}
+        salts = {(route.business, route.candidate.model): route.salt for route in routes.routes if route.candidate}
         before = len(self._trips) + len(self._rolled_back)
-        self._trips = {key: trip for key, trip in self._trips.items() if key in candidates}
-        self._rolled_back = {key: model for key, model in self._rolled_back.items() if (key, model) in candidates}
-        self._failures = {key: times for key, times in self._failures.items() if key in candidates}
+        self._trips = {key: trip for key, trip in self._trips.items() if salts.get(key) == trip.salt}
+        self._rolled_back = {key: model for key, model in self._rolled_back.items() if (key, model) in salts}
+        self._failures = {key: times for key, times in self._failures.items() if key in salts}
         return len(self._trips) + len(self._rolled_back) < before
 
     def trips(self) -> tuple[Trip, ...]:

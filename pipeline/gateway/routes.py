@@ -89,7 +89,7 @@ class RouteTable:
 
     def failed(self, business: str, model: str, now: datetime) -> bool:
         """Note a hard failure of a candidate; True when this one made the burst that bars it."""
-        trip = self.guard.failed(business, model, now)
+        trip = self.guard.failed(business, model, self._by_business[business].salt, now)
         if trip is None:
             return False
         log.error("candidate %s stopped: %d hard failures in a burst", trip.model, trip.failures)

@@ -121,12 +121,11 @@ def test_an_event_log_that_cannot_be_read_is_no_evidence_and_no_excuse(world: Wo
 
 def test_a_gateway_s_alarm_rolls_back_and_an_old_one_does_not(world: World) -> None:
     _, candidate = world.in_canary()
-    model = world.name(candidate)
-    old = Trip(business="support", model=model, at=world.now.replace(year=2025), failures=5)
+    old = Trip(business="support", model=world.name(candidate), salt="an earlier rollout's", at=world.now, failures=5)
     world.gateway.tripped = (old,)
     world.tick()
     assert isinstance(world.state, Canary)
-    world.gateway.tripped = (old.model_copy(update={"at": world.now}),)
+    world.gateway.tripped = (old.model_copy(update={"salt": world.route.salt}),)
     world.tick()
     assert isinstance(world.state, Steady)
     assert world.tags(candidate)["rollout_by"] == "gateway"

@@ -146,8 +146,8 @@ def test_an_ab_test_is_ended_by_step_and_then_the_version_may_be_promoted(world:
 
 
 def test_a_gateway_that_sees_hard_failures_breaks_an_ab_test_off(world: World) -> None:
-    start_ab(world)
-    world.gateway.tripped = (Trip(business="support", model=world.name(1), at=world.now, failures=5),)
+    salt = start_ab(world).salt
+    world.gateway.tripped = (Trip(business="support", model=world.name(1), salt=salt, at=world.now, failures=5),)
     world.tick(minutes=1)
     assert world.state.last.result == "rolled_back"
 

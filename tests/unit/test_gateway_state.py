@@ -300,16 +300,27 @@ def test_only_a_burst_trips(gaps: list[float]) -> None:
     for gap in gaps:
         now += gap
         times.append(now)
-        trip = guard.failed("support", CANDIDATE, NOW + timedelta(seconds=now))
+        trip = guard.failed("support", CANDIDATE, "r1", NOW + timedelta(seconds=now))
         burst = len(times) >= 3 and timedelta(seconds=now) - timedelta(seconds=times[-3]) <= timedelta(seconds=10)
         assert (trip is not None) == burst
         if trip is not None:
             assert guard.is_barred("support", CANDIDATE)
             assert not guard.is_barred("sales", CANDIDATE)
             assert guard.trips() == (trip,)
-            assert guard.failed("support", CANDIDATE, NOW + timedelta(seconds=now)) is None
+            assert guard.failed("support", CANDIDATE, "r1", NOW + timedelta(seconds=now)) is None
             return
     assert not guard.is_barred("support", CANDIDATE)
+
+
+def test_a_candidate_that_is_tried_again_is_not_barred_for_what_it_did_before(tmp_path: Path) -> None:
+    """Not even when this gateway never heard that the earlier rollout ended."""
+    routes = table(tmp_path)
+    routes.put(canary(ENGINE, generation=1, salt="r1"), NOW)
+    assert [routes.failed("support", CANDIDATE, NOW) for _ in range(5)] == [False] * 4 + [True]
+    routes.put(canary(ENGINE, generation=2, salt="r1", share=0.3), NOW)
+    assert routes.guard.is_barred("support", CANDIDATE)
+    routes.put(canary(ENGINE, generation=4, salt="r2"), NOW)
+    assert not routes.guard.is_barred("support", CANDIDATE)
 
 
 # session arms
