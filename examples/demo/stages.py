@@ -65,11 +65,11 @@ class Demo:
         )
 
 
-async def talk(demo: Demo, content: Content, tell: Callable[[int, int], None]) -> Tally:
+async def talk(demo: Demo, content: Content, tell: Callable[[int, int], None], n_visits: int = 200) -> Tally:
     """Let the night's users ask and react; visits that a killed run had finished are not repeated."""
     demo.folder.mkdir(parents=True, exist_ok=True)
     journal = demo.folder / f"visits-{content.business}.jsonl"
-    plan = plan_visits(content, seed=demo.number)
+    plan = plan_visits(content, seed=demo.number, n_visits=n_visits)
     results = _finished(journal)
     done = {result.visit_id for result in results}
     client, feedback = demo.clients()
@@ -99,12 +99,17 @@ def _finished(journal: Path) -> list[VisitResult]:
     return [VisitResult.model_validate_json(line) for line in lines if line.endswith("\n")]
 
 
+def when_due(demo: Demo, business: str) -> str:
+    """The night's name: the time at which it was first started."""
+    path = demo.folder / f"due-{business}"
+    if not path.exists():
+        path.write_text(datetime.now(UTC).replace(microsecond=0).isoformat())
+    return path.read_text()
+
+
 def run_night(demo: Demo, business: str, tell: Callable[[str], None]) -> Night:
     """Run the nightly flow in a process of its own; a night that was killed is run again under the same name."""
-    due_file = demo.folder / f"due-{business}"
-    if not due_file.exists():
-        due_file.write_text(datetime.now(UTC).replace(microsecond=0).isoformat())
-    due = due_file.read_text()
+    due = when_due(demo, business)
     done = demo.config.state_dir / "nights" / business / f"{datetime.fromisoformat(due):%Y%m%dT%H%M%S}.json"
     if done.exists():
         return Night.model_validate_json(done.read_text())

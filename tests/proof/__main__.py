@@ -51,10 +51,20 @@ def _real(console: Console, name: str, seeds: int) -> list[Row]:
 
     options = f"--only {name}" + ("" if seeds == _SEEDS else f" --seeds {seeds}")
     rows: list[Row] = []
-    for more in part.prove(tell, seeds):  # each is kept at once: a stopped run has not run for nothing
-        rows += more
-        about = when_and_where(f"make prove ARGS='{options}'", since)
-        write_part(name, rows, {**about, "seeds": part.SEEDS.format(seeds=seeds)})
+    scores: list[tuple[float, ...]] = []
+    earlier = 0.0
+
+    def keep(*, complete: bool) -> None:
+        about = when_and_where(f"make prove ARGS='{options}'", since, earlier)
+        curves = {"real": list(zip(*scores, strict=True))} if scores else {}
+        write_part(name, rows, {**about, "seeds": part.SEEDS.format(seeds=seeds), "curves": curves}, complete=complete)
+
+    for stage in part.prove(tell, seeds):
+        rows += stage.rows
+        scores += [stage.scores] if stage.scores else []
+        earlier += stage.earlier_minutes
+        keep(complete=False)  # at once: a stopped run has not run for nothing
+    keep(complete=True)
     return rows
 
 
@@ -74,10 +84,15 @@ def _fast(console: Console, count: int) -> list[Row]:
     return rows
 
 
-def when_and_where(command: str, since: float) -> dict[str, object]:
-    """What a figure means nothing without; `since` is `time.monotonic()` at the start."""
+def when_and_where(command: str, since: float, earlier: float = 0.0) -> dict[str, object]:
+    """What a figure means nothing without.
+
+    Args:
+        since: `time.monotonic()` at the start.
+        earlier: minutes of an earlier run that this one went on from.
+    """
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    minutes = round((time.monotonic() - since) / 60, 1)
+    minutes = round((time.monotonic() - since) / 60 + earlier, 1)
     return {"command": command, "date": now, "machine": asdict(Machine.this()), "minutes": minutes}
 
 

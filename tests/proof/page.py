@@ -16,7 +16,12 @@ README = ROOT / "README.md"
 _FIRST, _LAST = "<!-- proof: written by `make prove-fast` and `make prove` -->", "<!-- proof: end -->"
 _MARK = {True: "✓", False: "**✗**", None: "–"}
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 560.0, 250.0, 44.0, 34.0, 12.0
-_NAMES = {"learned": ("learned", "可学的"), "noisy": ("noisy", "噪声"), "poisoned": ("poisoned", "投毒")}
+_NAMES = {
+    "learned": ("learned", "可学的"),
+    "noisy": ("noisy", "噪声"),
+    "poisoned": ("poisoned", "投毒"),
+    "real": ("learned, SmolLM2 on the real stack", "可学的，真实系统上的 SmolLM2"),
+}
 
 
 def compose() -> list[Path]:
@@ -38,7 +43,7 @@ def render(parts: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
     )
     rows = [row for part in parts.values() for row in part["rows"]]
-    curves = parts.get("fast", {}).get("curves", {})
+    curves = {**parts.get("fast", {}).get("curves", {}), **parts.get("learning", {}).get("curves", {})}
     return templates.get_template("page.html").render(
         parts=[(about, parts.get(name)) for name, about in PARTS.items()],
         right=sum(row["right"] is True for row in rows),
@@ -56,9 +61,9 @@ def render(parts: Mapping[str, Any]) -> str:
 def plot(curves: Mapping[str, Sequence[Sequence[float]]]) -> list[dict[str, Any]]:
     """One line a world: the mean truth score over its businesses by night, and a band from the least to the best."""
     lines = []
+    of = max((len(run) - 1 for runs in curves.values() for run in runs), default=0)
     for world, runs in curves.items():
         nights = range(len(runs[0]))
-        of = len(nights) - 1
         means = [(_x(n, of), _y(math.fsum(run[n] for run in runs) / len(runs))) for n in nights]
         upper = [(_x(n, of), _y(max(run[n] for run in runs))) for n in nights]
         lower = [(_x(n, of), _y(min(run[n] for run in runs))) for n in nights]
@@ -70,7 +75,6 @@ def plot(curves: Mapping[str, Sequence[Sequence[float]]]) -> list[dict[str, Any]
                 "band": _points([*upper, *reversed(lower)]),
                 "ends": means[-1],
                 "dots": means,
-                "businesses": len(runs),
             }
         )
     return lines
@@ -88,6 +92,8 @@ def table(parts: Mapping[str, Any]) -> str:
         lines += [
             f"| {row['planted']} | {row['expected']} | {row['found']} | {_MARK[row['right']]} |" for row in part["rows"]
         ]
+        if not part["complete"]:
+            lines.append(f"| {about.title}: the rest | | not run yet: `{about.command}` | |")
         machine = part["machine"]
         told.append(
             f"{about.title}: `{part['command']}`, {part['date'][:10]}, seeds {part['seeds']}, {part['minutes']:g} "

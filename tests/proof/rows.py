@@ -58,10 +58,14 @@ def at_least(planted: tuple[str, str], counted: Counted, share: float, what: tup
     return Row(*planted, f"{what[0]}: {english}", f"{what[1]}：{chinese}", str(counted), right)
 
 
-def write_part(name: str, rows: Iterable[Row], about: dict[str, Any]) -> Path:
-    """Keep the rows of one part of the proof, with when and where and how they were found."""
+def write_part(name: str, rows: Iterable[Row], about: dict[str, Any], *, complete: bool = True) -> Path:
+    """Keep the rows of one part of the proof, with when and where and how they were found.
+
+    Args:
+        complete: False while more rows are to come: page and table say so if the run ends here.
+    """
     FOLDER.mkdir(parents=True, exist_ok=True)
-    document = {"part": name, **about, "rows": [asdict(row) for row in rows]}
+    document = {"part": name, **about, "complete": complete, "rows": [asdict(row) for row in rows]}
     path = FOLDER / f"{name}.json"
     draft = path.with_suffix(".tmp")
     draft.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

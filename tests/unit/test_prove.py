@@ -32,7 +32,8 @@ def part(**changes: Any) -> dict[str, Any]:
     }
     about = {"command": "make prove-fast", "date": "2026-03-12T02:00:00+00:00", "minutes": 1.5, "seeds": "0 to 7"}
     curves = {world: [[0.3, 0.5, 0.6], [0.2, 0.6, 0.8]] for world in ("learned", "noisy", "poisoned")}
-    return {"part": "fast", **about, "machine": machine, "rows": [row], "curves": curves} | changes
+    kept = {"part": "fast", **about, "machine": machine, "rows": [row], "curves": curves, "complete": True}
+    return kept | changes
 
 
 @given(st.integers(1, 400), st.data())
@@ -78,6 +79,20 @@ def test_the_table_goes_between_its_marks_however_often() -> None:
     assert once.endswith("\n\nafter\n")
     assert "old" not in once
     assert page.put_table(once, table) == once
+
+
+def test_a_part_that_was_stopped_says_that_there_is_more() -> None:
+    parts = {"fast": part(complete=False)}
+
+    assert "A thousand worlds: the rest | | not run yet" in page.table(parts)
+    assert "The rest was not run yet" in page.render(parts)
+    assert "The rest was not run yet" not in page.render({"fast": part()})
+
+
+def test_lines_of_fewer_nights_end_where_their_nights_do() -> None:
+    few, many = page.plot({"real": [[0.0, 0.5, 1.0]], "noisy": [[0.2] * 5]})
+
+    assert few["dots"][2][0] == many["dots"][2][0] < many["dots"][4][0]
 
 
 def test_readme_has_the_marks() -> None:

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
-from examples.demo.stages import Demo, load, save
+from examples.demo.stages import Demo, load, save, when_due
 from pipeline.config import child_environment, load_config
 from pipeline.records import Night
 from pipeline.registry.mlflow import MlflowRegistry
@@ -37,7 +37,7 @@ class End:
 
 def killed_night(demo: Demo, business: str, tell: Callable[[str], None]) -> tuple[End, list[str]]:
     """Kill the night after each of its steps; what it came to in the end, and the steps that were running then."""
-    due = _due(demo, business)
+    due = when_due(demo, business)
     kept = load(demo, f"killed-{business}")
     done: list[str] = [str(step) for step in kept] if isinstance(kept, list) else []
     while (step := _run(demo.config.directory, demo, business, due, frozenset(done))) is not None:
@@ -65,18 +65,10 @@ def whole_night(demo: Demo, mlflow_url: str, business: str, tell: Callable[[str]
         system["mlflow"] = {"url": mlflow_url}
 
     edit(configs / "tuneloop.yaml", move)
-    due = _due(demo, business)
+    due = when_due(demo, business)
     tell(f"{business}: the same night, not killed")
     _run(configs, demo, business, due, None)
     return _end(demo, configs, business, due)
-
-
-def _due(demo: Demo, business: str) -> str:
-    kept = load(demo, f"due-{business}")
-    if kept is None:
-        kept = datetime.now(UTC).replace(microsecond=0).isoformat()
-        save(demo, f"due-{business}", kept)
-    return str(kept)
 
 
 def _run(configs: Path, demo: Demo, business: str, due: str, survived: frozenset[str] | None) -> str | None:

@@ -7,6 +7,7 @@ Played with a tiny model of random weights on the real gateway, vLLM, MLflow, Pr
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from pipeline.services import Services
 from tests.conftest import running_server
 from tests.erasure_world import found_in
 from tests.proof.real.killed import End, killed_night, whole_night
-from tests.proof.real.place import configure, running, tuneloop
+from tests.proof.real.place import configure, edit, running, tuneloop
+from tests.proof.real.stage import Stage, once
 from tests.proof.rows import FOLDER, Row
 from tests.tiny_model import make_tiny_model
 
@@ -37,25 +39,31 @@ SEEDS = "1"
 Tell = Callable[[str], None]
 
 
-def prove(tell: Tell, _seeds: int) -> Iterator[list[Row]]:
+def prove(tell: Tell, _seeds: int) -> Iterator[Stage]:
     """All of it on one stack, in the order of one story; a run that was stopped goes on where it was. No seeds: what
     happens does not depend on chance."""
     base = FOLDER / "stacks" / "tiny"
     if not (base / "config.json").is_file():
         make_tiny_model(base, heads=2)
-    configs = configure("mechanics", {"tuneloop": lambda system: _tiny(system, base), **_businesses()})
+    configs = configure(FOLDER / "stacks" / "mechanics", lambda folder: _make_small(folder, base))
     with running(configs, tell) as (demo, services):
         demo.folder.mkdir(parents=True, exist_ok=True)
         tallies = {key: asyncio.run(talk(demo, load_content(key), lambda *_: None)) for key in (BUSINESS, OTHER)}
         tell("users have talked")
-        killed, steps = killed_night(demo, BUSINESS, tell)
-        with running_server("mlflow.sh", "/health", _fresh(demo.config.state_dir.with_name("whole-mlflow"))) as mlflow:
-            yield [_killed_row(killed, whole_night(demo, mlflow.url, BUSINESS, tell), steps)]
-        yield _data(demo, tallies[BUSINESS], killed.night)
-        yield [_refused(demo, services, killed.night, tell)]
-        yield _erased(demo, services, killed.night, tell)
+        yield once(demo.folder, "killed", lambda: _killed(demo, tell))
+        first = run_night(demo, BUSINESS, tell)  # it has ended: this reads how
+        yield once(demo.folder, "data", lambda: _data(demo, tallies[BUSINESS], first))
+        yield once(demo.folder, "refused", lambda: [_refused(demo, services, first, tell)])
+        yield once(demo.folder, "erased", lambda: _erased(demo, services, first, tell))
         other = run_night(demo, OTHER, tell)
-        yield [*_data(demo, tallies[OTHER], other), _apart(demo, services.registry, killed.night, other)]
+        yield once(demo.folder, "other", lambda: _data(demo, tallies[OTHER], other))
+        yield once(demo.folder, "apart", lambda: [_apart(demo, services.registry, first, other)])
+
+
+def _killed(demo: Demo, tell: Tell) -> list[Row]:
+    killed, steps = killed_night(demo, BUSINESS, tell)
+    with running_server("mlflow.sh", "/health", _fresh(demo.config.state_dir.with_name("whole-mlflow"))) as mlflow:
+        return [_killed_row(killed, whole_night(demo, mlflow.url, BUSINESS, tell), steps)]
 
 
 def _killed_row(killed: End, whole: End, steps: list[str]) -> Row:
@@ -184,15 +192,15 @@ def _fresh(folder: Path) -> Path:
     return folder
 
 
-def _tiny(system: dict[str, Any], base: Path) -> None:
-    system["base_model"] = {"id": "tiny", "revision": "r1", "path": str(base)}
+def _make_small(folder: Path, base: Path) -> None:
+    """The tiny base model, and businesses with little to train and to ask."""
 
+    def tiny(system: dict[str, Any]) -> None:
+        system["base_model"] = {"id": "tiny", "revision": "r1", "path": str(base)}
 
-def _businesses() -> dict[str, Callable[[dict[str, Any]], None]]:
-    return {
-        f"businesses/{key}": lambda values: _small(values, load_content(values["business"]))
-        for key in (BUSINESS, OTHER)
-    }
+    edit(folder / "tuneloop.yaml", tiny)
+    for key in (BUSINESS, OTHER):
+        edit(folder / "businesses" / f"{key}.yaml", partial(_small, content=load_content(key)))
 
 
 def _small(values: dict[str, Any], content: Content) -> None:

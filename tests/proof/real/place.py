@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,19 +21,16 @@ from pipeline.config import child_environment, load_config, load_settings
 from pipeline.gateway import auth
 from pipeline.services import Services, connect
 from tests.chaos.part import free_ports
-from tests.proof.rows import FOLDER, ROOT
-
-Change = Callable[[dict[str, Any]], None]
-"""Changes a configuration file's values in place."""
+from tests.proof.rows import ROOT
 
 
-def configure(name: str, changes: Mapping[str, Change]) -> Path:
+def configure(folder: Path, change: Callable[[Path], None]) -> Path:
     """The stack's configuration folder, made from the demo's unless it is there.
 
     Args:
-        changes: file in the folder, without `.yaml`, to what is changed in it.
+        folder: the stack's own.
+        change: what is changed in a copy of the demo's configuration folder.
     """
-    folder = FOLDER / "stacks" / name
     configs = folder / "configs"
     if configs.is_dir():
         return configs
@@ -41,14 +38,13 @@ def configure(name: str, changes: Mapping[str, Change]) -> Path:
     shutil.rmtree(half, ignore_errors=True)
     shutil.copytree(ROOT / "examples" / "demo" / "configs", half)
     edit(half / "tuneloop.yaml", lambda system: _move(system, folder))
-    for file, change in changes.items():
-        edit(half / f"{file}.yaml", change)
+    change(half)
     half.rename(configs)
     return configs
 
 
-def edit(path: Path, change: Change) -> None:
-    """Change the values of one YAML file."""
+def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the values of one YAML file in place."""
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
     change(values)
     path.write_text(yaml.safe_dump(values, allow_unicode=True, sort_keys=False), encoding="utf-8")
