@@ -38,12 +38,6 @@ async def gateway(engine: StubEngine, tmp_path: Path) -> AsyncIterator[RunningGa
         yield running
 
 
-@pytest.fixture
-async def client(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=gateway.url, headers=gateway.auth, timeout=10) as http:
-        yield http
-
-
 async def put_routes(gateway: RunningGateway, routes: Routes) -> httpx.Response:
     async with httpx.AsyncClient(headers=ADMIN) as admin:
         return await admin.put(gateway.admin_url + "/admin/routes", content=routes.model_dump_json())

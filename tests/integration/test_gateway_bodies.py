@@ -1,27 +1,14 @@
 """What stands in a request reaches the engine and the log as it was sent, or is refused; it never breaks the log."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.gateway_stub import RunningGateway, StubEngine, running_gateway
+from tests.gateway_stub import RunningGateway, StubEngine
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def gateway(engine: StubEngine, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    async with running_gateway(tmp_path, engine.url) as running:
-        yield running
-
-
-@pytest.fixture
-async def client(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=gateway.url, headers=gateway.auth, timeout=10) as http:
-        yield http
 
 
 async def test_tool_turns_without_content_are_forwarded_and_logged_as_they_came(

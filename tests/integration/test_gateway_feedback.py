@@ -36,12 +36,6 @@ UP: dict[str, Any] = {"kind": "thumb", "value": "up"}
 
 
 @pytest.fixture
-async def client(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with client_of(gateway) as http:
-        yield http
-
-
-@pytest.fixture
 async def stranger(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
     """Somebody without a key."""
     async with httpx.AsyncClient(base_url=gateway.url, timeout=10) as http:
