@@ -25,7 +25,7 @@ from pipeline.config import (
     Settings,
     SystemConfig,
 )
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.dataset.snapshot import Snapshot, read_dropped, read_snapshot
 from pipeline.records import Example, Feedback, Interaction, PreferenceExample, Split
 from tests.benchmarks.dedup.plain import shingles
@@ -84,7 +84,7 @@ def build(state: Path, business: BusinessConfig) -> Path:
     )
     config = Config(directory=state, system=system, businesses={"support": business})
     secrets = {name: name for name in ("user_salt", "admin_key", "webhook_secret", "report_secret")}
-    control = open_control(f"sqlite:///{state / 'control.db'}")
+    control = open_control_in(state)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(flows.build, "OnDemandDetector", lambda _language, rules: PatternDetector(rules or Rules()))
         _, folder = build_snapshot(config, Settings(**secrets), business, control, DUE, plainly)

@@ -137,7 +137,7 @@ interactions = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(interactions, st.lists(signals, max_size=2)), max_size=6), st.randoms())
 def test_sums_match_in_any_order(drawn: list[tuple[dict[str, Any], list[Any]]], random: Any) -> None:
     rated = [a_rated(an_interaction(f"i{at}", **fields), *said) for at, (fields, said) in enumerate(drawn)]

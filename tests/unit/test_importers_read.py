@@ -160,7 +160,7 @@ NAMED = st.recursive(
 )
 
 
-@settings(REUSE, max_examples=120)
+@REUSE
 @given(rows=st.lists(st.dictionaries(st.sampled_from(FIELDS), NAMED, min_size=1, max_size=10), min_size=1, max_size=4))
 def test_no_value_breaks_an_importer(tmp_path: Path, rows: list[Any]) -> None:
     """Fields that tools know, holding anything."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evals.gate import decide
@@ -164,6 +164,7 @@ def test_general_answers_are_checked(name: str, answer: str, score: float) -> No
     assert general_score(item, answer) == score
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 200), st.integers(0, 200), st.sampled_from(LANGUAGES))
 def test_as_many_are_asked_as_are_wanted_and_the_business_s_language_first(
     sycophancy: int, general: int, language: Language

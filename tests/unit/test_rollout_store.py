@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config import RolloutConfig
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.records import ModelVersion, Route, Target
 from pipeline.rollout.ledger import Ledger, Request, record_decision
 from pipeline.rollout.requests import read_request
@@ -20,7 +20,7 @@ STEADY = Steady(business="support", stable=1)
 
 @pytest.fixture
 def store(tmp_path: Path) -> RolloutStore:
-    return RolloutStore(open_control(f"sqlite:///{tmp_path / 'control.db'}"))
+    return RolloutStore(open_control_in(tmp_path))
 
 
 def a_canary(candidate: int = 2) -> Canary:
