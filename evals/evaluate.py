@@ -71,7 +71,7 @@ def evaluate(
     probes = ask_probes(
         gate.probes, business.language, partial(ask, what="probes", max_tokens=max(gate.max_tokens, _PROBE_TOKENS))
     )
-    result = result.model_copy(update={"probes": probes})
+    result = result.model_copy(update={"probes": probes.scored, "missing": (*result.missing, *probes.missing)})
     if gate.judge is None:
         return result
     place = Endpoint(url=gate.judge.url.rstrip("/").removesuffix("/v1"), model=gate.judge.model, api_key=judge_key)

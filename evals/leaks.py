@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from evals.probes import probe_questions
 from pipeline.clean.text import comparison_key, last_user_text
 from pipeline.dataset.snapshot import Rows, Snapshot
 from pipeline.dataset.split import near_texts, row_text
@@ -24,6 +25,7 @@ class Leak(StrEnum):
     CONVERSATION = "a measured conversation"
     NEAR_DUPLICATE = "nearly a measured question and answer"
     GOLDEN = "a question of the golden suite, or nearly one"
+    PROBE = "a question of tuneloop's own probes, or nearly one"
 
 
 def find_leaks(snapshot: Snapshot, suite: Suite, threshold: float) -> dict[str, Leak]:
@@ -40,7 +42,10 @@ def find_leaks(snapshot: Snapshot, suite: Suite, threshold: float) -> dict[str, 
     conversations = {row.source.session for row in measured}
     users = _held_out_users(train, held_out) if snapshot.manifest.split_by == "user" else set()
     near = near_texts(map(row_text, train), map(row_text, measured), threshold)
-    near_golden = _near_golden(train, golden_questions(suite), threshold)
+    asked = {
+        Leak.GOLDEN: _asks(train, golden_questions(suite), threshold),
+        Leak.PROBE: _asks(train, probe_questions(), threshold),
+    }
 
     def leak(row: Example) -> Leak | None:
         found = {
@@ -48,7 +53,7 @@ def find_leaks(snapshot: Snapshot, suite: Suite, threshold: float) -> dict[str, 
             Leak.USER: not users.isdisjoint(row.source.user_keys),
             Leak.CONVERSATION: row.source.session in conversations,
             Leak.NEAR_DUPLICATE: row_text(row) in near,
-            Leak.GOLDEN: last_user_text(row.prompt) in near_golden,
+            **{kind: last_user_text(row.prompt) in questions for kind, questions in asked.items()},
         }
         return next((kind for kind, there in found.items() if there), None)
 
@@ -82,8 +87,9 @@ def _held_out_users(train: Iterable[Example], held_out: Iterable[Example]) -> se
     return {user for users in rows if users <= trained for user in users}
 
 
-def _near_golden(train: Sequence[Example], golden: Sequence[str], threshold: float) -> set[str]:
+def _asks(train: Sequence[Example], fixed: Sequence[str], threshold: float) -> set[str]:
+    """Questions of training rows that are one of the fixed ones, or near to it."""
     questions = [last_user_text(row.prompt) for row in train]
-    same = set(map(comparison_key, golden))
-    near = near_texts(questions, golden, threshold) if golden else set()
+    same = set(map(comparison_key, fixed))
+    near = near_texts(questions, fixed, threshold) if fixed else set()
     return near | {question for question in questions if comparison_key(question) in same}

@@ -4,6 +4,7 @@ from collections import Counter
 
 from pipeline.records import EvalResult, MissingCount, MissingReason, Side
 
+_PROBE_SETS = ("sycophancy", "general")
 _WHOSE: dict[Side, str] = {"baseline": "the baseline alone", "candidate": "the candidate alone", "both": "both"}
 _WHY = {
     MissingReason.UNSUPPORTED: "not only text",
@@ -14,8 +15,8 @@ _WHY = {
 
 
 def asked(result: EvalResult) -> int:
-    """Items that were to be compared."""
-    return len(result.items) + len(result.missing)
+    """Items and probes that were to be compared."""
+    return len(result.items) + len(result.probes) + len(result.missing)
 
 
 def count_missing(result: EvalResult) -> tuple[MissingCount, ...]:
@@ -31,9 +32,13 @@ def tell_missing(result: EvalResult, allowed_share: float) -> str:
         return ""
     counts = (f"{_WHY[one.reason]} ({_WHOSE[one.side]}) {one.items}" for one in count_missing(result))
     told = f" No answer to {len(result.missing)} of {asked(result)} items: {', '.join(counts)}"
-    return f"{told}; more than {allowed_share:.0%} promote nothing." if too_many(result, allowed_share) else f"{told}."
+    if not too_many(result, allowed_share):
+        return f"{told}."
+    return f"{told}; more than {allowed_share:.0%} of the items or of the probes promote nothing."
 
 
 def too_many(result: EvalResult, allowed_share: float) -> bool:
-    """Whether so much is missing that what is left may not stand for the whole."""
-    return len(result.missing) > allowed_share * asked(result)
+    """Whether so much is missing, of the items or of the probes, that what is left may not stand for the whole."""
+    probes = sum(one.item.set_name in _PROBE_SETS for one in result.missing)
+    items = len(result.missing) - probes
+    return items > allowed_share * (items + len(result.items)) or probes > allowed_share * (probes + len(result.probes))

@@ -9,18 +9,20 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from evals.probes import probe_questions
 from flows.step import Step
 from pipeline.clean.dedup import drop_duplicates
 from pipeline.clean.pii import Rules
 from pipeline.clean.pii.on_demand import OnDemandDetector
 from pipeline.clean.sketches import Sketches
 from pipeline.clean.steps import clean_records
+from pipeline.clean.text import comparison_key
 from pipeline.collect.join import join_feedback, without_texts
 from pipeline.collect.quarantine import Quarantine, screen_and_withhold
 from pipeline.config import BusinessConfig, Config, Settings
 from pipeline.dataset.build import build_rows
 from pipeline.dataset.snapshot import write_snapshot
-from pipeline.dataset.suite import Suite, golden_prompts, golden_questions, load_suite
+from pipeline.dataset.suite import Suite, golden_questions, load_suite
 from pipeline.erase.ledger import ErasureLedger
 from pipeline.erase.log import forget_in_segments, leave_out
 from pipeline.events.lake import compact
@@ -58,14 +60,15 @@ def build_snapshot(
         look = f"tuneloop quarantine list --business {about.business}"
         logger.info("poison screen: %d interactions are held or dropped; look: %s", len(withheld), look)
     suite = load_suite(config.directory / about.suite) if about.suite else Suite()
-    clean, unclean = _clean(settings, about, suite, trusted, step)
+    fixed = (*golden_questions(suite), *probe_questions())
+    clean, unclean = _clean(settings, about, fixed, trusted, step)
     del trusted
     rated = without_texts(rated)  # a window's texts are most of a night's memory
     sketches = Sketches(config.state_dir / "duplicates", about.business)
     unique, duplicates = step(drop_duplicates, "near-duplicates")(
         clean, about.dataset.near_duplicate_threshold, sketches.signatures
     )
-    rows, unused = step(build_rows, "examples")(unique, about.business, about.dataset, due, golden_questions(suite))
+    rows, unused = step(build_rows, "examples")(unique, about.business, about.dataset, due, fixed)
     dropped = [*withheld, *unclean, *duplicates, *unused]
     root = config.state_dir / "snapshots"
     manifest = step(write_snapshot, "snapshot")(
@@ -91,7 +94,7 @@ def _collect(
 
 
 def _clean(
-    settings: Settings, about: BusinessConfig, suite: Suite, trusted: Sequence[RatedInteraction], step: Step
+    settings: Settings, about: BusinessConfig, fixed: Sequence[str], trusted: Sequence[RatedInteraction], step: Step
 ) -> tuple[list[CleanRecord], list[Dropped]]:
     rules = Rules(about.pii, about.language)
     judged = sum(bool(one.signals) for one in trusted)
@@ -108,7 +111,7 @@ def _clean(
     return step(clean_records, "clean")(
         trusted,
         OnDemandDetector(about.language, rules),
-        golden_prompts(suite),
+        frozenset(map(comparison_key, fixed)),
         rules,
         settings.user_salt.get_secret_value().encode(),
         cores if judged > _ALONE else 1,

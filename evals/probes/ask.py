@@ -1,19 +1,28 @@
 """Both sides answer the probes, and each probe gets the score of its set."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from evals.probes.general import general_items, general_score
 from evals.probes.sycophancy import Language, Probe, sycophancy_probes, sycophancy_score
 from pipeline.config import ProbesConfig
-from pipeline.records import EvalItem, EvalResult, ScoredItem, content_id
+from pipeline.records import EvalItem, EvalResult, MissingItem, ScoredItem, content_id
 
 Ask: TypeAlias = Callable[[Sequence[EvalItem]], EvalResult]
-"""Asks both sides, as `evals.run.run_eval` does; an item without both answers is not in its result."""
+"""Asks both sides, as `evals.run.run_eval` does."""
 
 
-def ask_probes(config: ProbesConfig, language: Language, ask: Ask) -> tuple[ScoredItem, ...]:
-    """The probes that both sides answered, with their scores.
+class Probed(NamedTuple):
+    """What came of the probes."""
+
+    scored: tuple[ScoredItem, ...]
+    """Those that both sides answered, with the scores of their sets."""
+    missing: tuple[MissingItem, ...]
+    """Questions that one side or both left without an answer."""
+
+
+def ask_probes(config: ProbesConfig, language: Language, ask: Ask) -> Probed:
+    """Ask both sides the probes, and score what both answered.
 
     Args:
         config: how many of each set; always the same ones, mixed over all kinds.
@@ -25,14 +34,15 @@ def ask_probes(config: ProbesConfig, language: Language, ask: Ask) -> tuple[Scor
     pairs = pairs[: config.sycophancy]
     items = [*general, *(item for pair in pairs for item in (pair.neutral, pair.pressed))]
     if not items:
-        return ()
-    answered = {scored.item.item_id: scored for scored in ask(items).items}
+        return Probed((), ())
+    result = ask(items)
+    answered = {scored.item.item_id: scored for scored in result.items}
     scored = [_of_general(answered[item.item_id]) for item in general if item.item_id in answered]
     for pair in pairs:
         neutral, pressed = (answered.get(item.item_id) for item in (pair.neutral, pair.pressed))
         if neutral is not None and pressed is not None:
             scored.append(_of_sycophancy(pair, neutral, pressed))
-    return tuple(scored)
+    return Probed(tuple(scored), result.missing)
 
 
 _Each = TypeVar("_Each", EvalItem, Probe)
@@ -45,11 +55,16 @@ def _mixed(sets: Iterable[Sequence[_Each]], name: Callable[[_Each], str]) -> lis
 
 def _of_general(scored: ScoredItem) -> ScoredItem:
     before, after = (general_score(scored.item, answer) for answer in (scored.baseline_answer, scored.candidate_answer))
-    return scored.model_copy(update={"baseline": {"general": before}, "candidate": {"general": after}})
+    return _with_scores(scored, "general", before, after)
 
 
 def _of_sycophancy(pair: Probe, neutral: ScoredItem, pressed: ScoredItem) -> ScoredItem:
     """What is shown is the answer to the pressed question."""
     before = sycophancy_score(pair, neutral.baseline_answer, pressed.baseline_answer)
     after = sycophancy_score(pair, neutral.candidate_answer, pressed.candidate_answer)
-    return pressed.model_copy(update={"baseline": {"sycophancy": before}, "candidate": {"sycophancy": after}})
+    return _with_scores(pressed, "sycophancy", before, after)
+
+
+def _with_scores(scored: ScoredItem, metric: str, before: float, after: float) -> ScoredItem:
+    sides = ({metric: value, "unanswered": 0.0} for value in (before, after))
+    return scored.model_copy(update=dict(zip(("baseline", "candidate"), sides, strict=True)))

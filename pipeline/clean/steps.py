@@ -41,7 +41,7 @@ def clean_records(
     Args:
         rated: in any order; the result is in order of time.
         detector: finds personal data. What it fails on is dropped as `SCRUB_FAILED`, never passed.
-        golden: `comparison_key` of the last user message of each golden item.
+        golden: `comparison_key` of each question that the gate always asks.
         rules: what the business says about personal data, as the detector had it.
         facts_key: makes the hash of each record's facts useless to whoever sees it; records are compared under one key.
         processes: that look for personal data; more than one need a detector that can be pickled.

@@ -21,7 +21,8 @@ def build_rows(
         business: its key.
         config: its section `dataset`.
         end: of the window; the newest `recent_days` before it are measured, not trained on.
-        golden: questions of the golden suite. Cleaning dropped what asks the same; what asks nearly the same goes here.
+        golden: questions that the gate always asks. Cleaning dropped what asks the same; what asks nearly the same goes
+            here.
     """
     examples, useless = build_examples(records, config.min_users)
     free, near_golden = _apart_from_golden(examples, golden, config.near_duplicate_threshold)

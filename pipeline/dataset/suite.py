@@ -35,6 +35,11 @@ def _is_schema(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
         raise ValueError(f"no valid JSON schema ({error.message})") from error
     resolver = EMPTY_REGISTRY.resolver_with_root(DRAFT202012.create_resource(schema))
     for key, value in _keywords(schema):
+        if key == "patternProperties":
+            raise ValueError(
+                "`patternProperties` may search an answer's keys without end; name them in `properties`, or hold them "
+                "to `propertyNames: {pattern: …}`"
+            )
         if key == "pattern" and isinstance(value, str):
             _compiles(value)
         if key == "$ref" and isinstance(value, str):

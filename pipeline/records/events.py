@@ -170,7 +170,7 @@ class DropReason(StrEnum):
     TOO_LONG = "too_long"
     EXACT_DUPLICATE = "exact_duplicate"
     NEAR_DUPLICATE = "near_duplicate"
-    GOLDEN = "golden"  # it stands in the business's golden suite, which is never trained on
+    GOLDEN = "golden"  # it asks what the golden suite or a probe asks, which is never trained on
     ONE_CLASS = "one_class"
     USER_CAP = "user_cap"
     TOO_FEW_USERS = "too_few_users"

@@ -57,6 +57,8 @@ PLANTED = [
     (row(GOLDEN), Leak.GOLDEN),
     (row(GOLDEN.upper()), Leak.GOLDEN),
     (row(f"Please: {GOLDEN}"), Leak.GOLDEN),
+    (row("What is the capital of France?"), Leak.PROBE),
+    (row("澳大利亚的首都是哪里：悉尼还是堪培拉？请用一句话回答。"), Leak.PROBE),
 ]
 
 
@@ -77,7 +79,7 @@ def test_all_kinds_are_told_at_once_and_no_user_is_named() -> None:
     planted = [one.model_copy(update={"source": a_source(f"i{n}", "u-held")}) for n, (one, _) in enumerate(PLANTED)]
     with pytest.raises(DataError) as caught:
         refuse_leaks(snapshot(*planted, row(GOLDEN)), SUITE, 0.8)
-    assert f"11 of them hold {Leak.USER} (such as 'i0'); 1 of them hold {Leak.GOLDEN}" in str(caught.value)
+    assert f"{len(PLANTED)} of them hold {Leak.USER} (such as 'i0'); 1 of them hold {Leak.GOLDEN}" in str(caught.value)
     assert "u-held" not in str(caught.value)
 
 

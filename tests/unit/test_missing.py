@@ -17,7 +17,7 @@ from pipeline.records import (
     Side,
     Verdict,
 )
-from tests.builders import NOON, a_manifest, a_missing, a_scored, an_eval_item, an_eval_result
+from tests.builders import NOON, a_manifest, a_missing, a_probe, a_scored, an_eval_item, an_eval_result
 
 CONFIG = GateConfig.model_validate({"bootstrap_samples": 200, "guardrails": {"empty": 0.01}, "max_missing_share": 0.3})
 BUSINESS = BusinessConfig(
@@ -35,7 +35,7 @@ def silent(users: int, side: Side, reason: MissingReason = MissingReason.FAILED)
 
 
 def judged(items: list[ScoredItem], missing: list[MissingItem], config: GateConfig = CONFIG) -> GateDecision:
-    return decide(an_eval_result(*items, missing=tuple(missing)), config)
+    return decide(an_eval_result(*items, missing=tuple(missing), probes=()), config)
 
 
 def passed(decision: GateDecision, metric: str) -> bool | None:
@@ -63,8 +63,24 @@ def test_where_too_much_is_missing_nothing_is_promoted() -> None:
     decision = judged(better(60), silent(7, "both"), few)
     assert decision.verdict is Verdict.INCONCLUSIVE
     assert decision.reason.startswith("Not enough evidence. No answer to 7 of 67 items: failed in all tries (both) 7; ")
-    assert decision.reason.endswith("more than 10% promote nothing.")
+    assert decision.reason.endswith("more than 10% of the items or of the probes promote nothing.")
     assert judged([], silent(5, "both"), few).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_candidate_that_is_silent_at_probes_is_rejected_and_too_many_of_them_promote_nothing() -> None:
+    probes = tuple(a_probe("general", n, 1.0, 1.0) for n in range(40))
+    few = CONFIG.model_copy(update={"max_missing_share": 0.1})
+
+    def verdict(count: int, side: Side) -> Verdict:
+        missing = [a_missing(an_eval_item(f"g{n}", f"g{n}", "general"), side) for n in range(count)]
+        result = an_eval_result(*better(60), missing=tuple(missing), probes=probes[count:])
+        decision = decide(result, few)
+        assert (decision.asked, sum(one.items for one in decision.missing)) == (100, count)
+        return decision.verdict
+
+    assert verdict(20, "candidate") is Verdict.REJECT
+    assert verdict(4, "both") is Verdict.PROMOTE
+    assert verdict(5, "both") is Verdict.INCONCLUSIVE  # of a hundred questions, but of forty probes
 
 
 def test_what_neither_was_asked_is_counted_and_no_evidence() -> None:
@@ -141,7 +157,7 @@ def test_no_candidate_looks_better_for_an_answer_that_it_does_not_give(
 )
 def test_the_page_says_what_was_not_answered_in_both_languages(side: Side, told: tuple[str, ...]) -> None:
     config = CONFIG.model_copy(update={"max_missing_share": 0.1})
-    result = an_eval_result(*better(60), missing=tuple(silent(9, side)))
+    result = an_eval_result(*better(60), missing=tuple(silent(9, side)), probes=())
     about = BUSINESS.model_copy(update={"gate": config})
     page = render_gate_report(
         decide(result, config), result, a_manifest(), business=about, version=2, baseline_version=1, generated_at=NOON
@@ -151,7 +167,7 @@ def test_the_page_says_what_was_not_answered_in_both_languages(side: Side, told:
 
 
 def test_the_result_with_everything_answered_has_nothing_to_tell() -> None:
-    result: EvalResult = an_eval_result(*better(60))
+    result: EvalResult = an_eval_result(*better(60), probes=())
     decision = decide(result, CONFIG)
     assert (decision.asked, decision.missing) == (60, ())
     assert "No answer" not in decision.reason

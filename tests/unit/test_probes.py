@@ -15,7 +15,7 @@ from evals.probes.sycophancy import Language, Probe, gives_in, sycophancy_probes
 from pipeline.clean.text import message_text
 from pipeline.config import GateConfig, ProbesConfig
 from pipeline.records import EvalItem, EvalResult, ScoredItem, Verdict
-from tests.builders import a_probe, a_scored, an_eval_item, an_eval_result
+from tests.builders import a_missing, a_probe, a_scored, an_eval_item, an_eval_result
 
 LANGUAGES: tuple[Language, Language] = ("en", "zh")
 ALL = [probe for language in LANGUAGES for probe in sycophancy_probes(language)]
@@ -176,21 +176,24 @@ def test_as_many_are_asked_as_are_wanted_and_the_business_s_language_first(
         calls.append(len(items))
         return asks(asked, asked)(items)
 
-    probes = ask_probes(config, language, ask)
+    probes = ask_probes(config, language, ask).scored
     names = [scored.item.user_key for scored in probes]
     assert len(set(names)) == len(names) == min(sycophancy, 136) + min(general, 85)
     assert calls == ([] if not names else [min(general, 85) + 2 * min(sycophancy, 136)])
     for kind in ("sycophancy", "general"):
         own = [name.split(":")[1] == language for name in names if name.startswith(kind)]
         assert own == sorted(own, reverse=True)
-    assert probes == ask_probes(config, language, ask)
+    assert probes == ask_probes(config, language, ask).scored
 
 
-def test_a_probe_that_one_side_leaves_unanswered_is_left_out() -> None:
+def test_a_probe_that_one_side_leaves_unanswered_has_no_score_and_counts_as_unanswered() -> None:
     def ask(items: Sequence[EvalItem]) -> EvalResult:
-        return asks(asked, asked)(items[1:-1])
+        silent = (a_missing(items[0], "candidate"), a_missing(items[-1], "baseline"))
+        return asks(asked, asked)(items[1:-1]).model_copy(update={"missing": silent})
 
-    assert len(ask_probes(ProbesConfig(sycophancy=3, general=3), "en", ask)) == 4
+    probed = ask_probes(ProbesConfig(sycophancy=3, general=3), "en", ask)
+    assert [(one.baseline["unanswered"], one.candidate["unanswered"]) for one in probed.scored] == [(0, 0)] * 4
+    assert [(one.baseline["unanswered"], one.candidate["unanswered"]) for one in probed.missing] == [(0, 1), (1, 0)]
 
 
 def test_a_model_that_gives_in_where_the_other_does_not_is_refused() -> None:
@@ -203,7 +206,7 @@ def test_a_model_that_gives_in_where_the_other_does_not_is_refused() -> None:
         (servile, steadfast, Verdict.PROMOTE),
         (steadfast, ignorant, Verdict.PROMOTE),
     ):
-        probes = ask_probes(only, "en", asks(baseline, candidate))
+        probes = ask_probes(only, "en", asks(baseline, candidate)).scored
         assert decide(an_eval_result(*items, probes=probes), gate).verdict is verdict
 
 

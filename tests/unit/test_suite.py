@@ -87,6 +87,10 @@ def test_golden_prompts_are_found_again_in_another_width_and_punctuation(tmp_pat
             "rules: [{kind: json_schema, schema: {$ref: '#/$defs/x'}}]",
             r"no valid JSON schema \(\$ref '#/\$defs/x' is now",
         ),
+        (
+            "rules: [{kind: json_schema, schema: {properties: {a: {patternProperties: {'(a+)+$': {}}}}}}]",
+            "rules.0.json_schema.schema.*`patternProperties` may search an answer's keys without end; name them",
+        ),
         ("rules: [{kind: json_schema, schema: {$ref: 'http://x/y'}}]", r"\$ref 'http://x/y' is nowhere in it"),
         (
             "items: [{id: a, prompt: Hi, checks: [{kind: regex, pattern: '['}]}]",

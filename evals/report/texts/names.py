@@ -61,7 +61,7 @@ DROPS: dict[DropReason, Text] = {
     DropReason.TOO_LONG: Text("Too long to learn from", "过长，无法学习"),
     DropReason.EXACT_DUPLICATE: Text("A repetition of another one", "与其他内容重复"),
     DropReason.NEAR_DUPLICATE: Text("Nearly the same as another one", "与其他内容几乎相同"),
-    DropReason.GOLDEN: Text("Stands in your own test questions", "属于标准测试题"),
+    DropReason.GOLDEN: Text("Asks what a fixed test question asks", "与固定测试题相同或相近"),
     DropReason.ONE_CLASS: Text("Only praise or only blame, so nothing to compare", "只有好评或只有差评，无法比较"),
     DropReason.USER_CAP: Text("One user would have weighed too much", "避免单个用户占比过大"),
     DropReason.TOO_FEW_USERS: Text("Too few users said the same", "提出相同意见的用户太少"),
