@@ -9,8 +9,6 @@ from evals.worlds.content import load_content
 from tests.benchmarks.document import ROOT
 
 _DATA = ROOT.parent / "shared" / "data"
-_SHORTEST = 60
-"""Pairs of a real set that are used, for the sake of the clock: those with the least to read."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +59,21 @@ def harmless() -> Iterator[Pair]:
                 yield Pair(asked, sides[0][1].strip(), sides[1][1].strip())
 
 
-SETS: dict[str, Callable[[], Iterator[Pair]]] = {
-    "demo, planted": planted,
-    "hh-rlhf harmless": harmless,
-    "dpo_zh_demo": chinese,
+@dataclass(frozen=True)
+class PairSet:
+    """Where pairs come from, and how many are used, for the sake of the clock."""
+
+    pairs: Callable[[], Iterator[Pair]]
+    shortest: int = 60
+    """Used at all: those with the least to read."""
+    train: int = 16
+    held_out: int = 24
+
+
+SETS = {
+    "demo, planted": PairSet(planted),
+    "hh-rlhf harmless": PairSet(harmless),
+    "dpo_zh_demo": PairSet(chinese, shortest=32, train=12, held_out=16),
 }
 
 
@@ -73,11 +82,12 @@ def at_hand(name: str) -> bool:
     return name == "demo, planted" or _DATA.is_dir()
 
 
-def split(name: str, train: int, held_out: int, seed: int) -> tuple[list[Pair], list[Pair]]:
+def split(name: str, seed: int) -> tuple[list[Pair], list[Pair]]:
     """Pairs of different questions for each side; the held-out ones are the same for every seed."""
-    unique = list({pair.messages[-1]["content"]: pair for pair in SETS[name]() if pair.usable}.values())
-    unique = sorted(unique, key=Pair.size)[:_SHORTEST]
+    chosen = SETS[name]
+    unique = list({pair.messages[-1]["content"]: pair for pair in chosen.pairs() if pair.usable}.values())
+    unique = sorted(unique, key=Pair.size)[: chosen.shortest]
     random.Random(0).shuffle(unique)
-    held, rest = unique[:held_out], unique[held_out:]
+    held, rest = unique[: chosen.held_out], unique[chosen.held_out :]
     random.Random(seed).shuffle(rest)
-    return rest[:train], held
+    return rest[: chosen.train], held
