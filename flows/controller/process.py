@@ -98,6 +98,7 @@ class Heart:
             self._lease.release()
 
     def _run(self) -> None:
+        refused = False
         while not self._stopped.wait(self._every_s):
             if self._loop.is_stuck():
                 continue
@@ -105,8 +106,11 @@ class Heart:
             try:
                 if self._lease.hold() and not led:
                     self._loop.wake()
+                refused = False
             except SQLAlchemyError as error:
-                log.info("no beat: the control database refuses: %s", " ".join(str(error).split())[:200])
+                if not refused:  # ten times a poll: said once
+                    log.info("no beat: the control database refuses: %s", " ".join(str(error).split())[:200])
+                refused = True
 
 
 def lease_of(config: Config, control: Engine) -> Lease:
@@ -156,13 +160,18 @@ def serve(config: Config, settings: Settings) -> None:
     services = connect(config, settings)
     lease = lease_of(config, services.control)
     controller = build(config, settings, services, loop, lease)
-    has_webhook = False
+    has_webhook, told = False, ""
 
     def tick(now: datetime) -> None:
-        nonlocal has_webhook
+        nonlocal has_webhook, told
         controller.tick(now)
-        # MLflow calls one address: that of whoever leads.
-        has_webhook = lease.is_held() and (has_webhook or _ask_for_webhook(services.registry, config, settings))
+        if not lease.is_held():  # MLflow calls one address: that of whoever leads.
+            has_webhook = False
+        elif not has_webhook:
+            problem = _ask_for_webhook(services.registry, config, settings)
+            if problem and problem != told:
+                log.info("no webhook from MLflow yet, polling every %g s: %s", address.poll_s, problem)
+            has_webhook, told = not problem, problem
 
     ticking = threading.Thread(target=loop.run, args=(tick,), name="controller-loop", daemon=True)
     ticking.start()
@@ -191,8 +200,12 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _ask_for_webhook(registry: ModelRegistry, config: Config, settings: Settings) -> bool:
-    """Have MLflow wake the loop; without it the loop is up to `poll_s` slower and does the same."""
+def _ask_for_webhook(registry: ModelRegistry, config: Config, settings: Settings) -> str:
+    """Have MLflow wake the loop; without it the loop is up to `poll_s` slower and does the same.
+
+    Returns:
+        Why it cannot be had; empty when it is.
+    """
     from pipeline.registry.mlflow import MlflowRegistry
 
     address = config.system.controller
@@ -201,9 +214,8 @@ def _ask_for_webhook(registry: ModelRegistry, config: Config, settings: Settings
         try:
             registry.ensure_webhook(url, settings.webhook_secret.get_secret_value())
         except RegistryError as error:
-            log.info("no webhook from MLflow yet, polling every %g s: %s", address.poll_s, error)
-            return False
-    return True
+            return str(error)
+    return ""
 
 
 def main() -> None:
@@ -213,6 +225,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s  %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # MLflow's client tells of each try, and we of the outcome
     try:
         config = load_config(arguments.configs)
         serve(config, load_settings(config.state_dir))

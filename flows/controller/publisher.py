@@ -3,14 +3,16 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 
 from flows.controller.fleet import Fleet
 from flows.controller.versions import VersionBook
 from pipeline.config import Config
 from pipeline.errors import RegistryError
-from pipeline.records import Routes, Target
+from pipeline.records import Route, Routes, Target
 from pipeline.rollout.routes import published_target, route_of
+from pipeline.rollout.state import previous_of
 from pipeline.rollout.store import RolloutStore, WriteConflict
 
 log = logging.getLogger(__name__)
@@ -66,17 +68,23 @@ class Publisher:
 
     def _write(self, now: datetime, store: RolloutStore) -> Routes:
         published = self._store.routes()
-        wanted = tuple(
-            route_of(
-                self._store.read(name).state,
-                self._config.businesses[name].rollout,
-                lambda version, name=name: self.target(name, version, published),  # type: ignore[misc]
-            )
-            for name in sorted(self._config.businesses)
-        )
+        wanted = tuple(self._route(name, published) for name in sorted(self._config.businesses))
         if wanted == published.routes:
             return published
         return store.publish(wanted, published.generation, now)
+
+    def _route(self, business: str, published: Routes) -> Route:
+        state = self._store.read(business).state
+        previous = None
+        if (version := previous_of(state)) is not None:
+            with suppress(RegistryError):  # nobody knows its name yet; the next call asks again
+                previous = self.target(business, version, published)
+        return route_of(
+            state,
+            self._config.businesses[business].rollout,
+            lambda version: self.target(business, version, published),
+            previous,
+        )
 
     def is_published(self, business: str, version: int) -> bool:
         """Whether gateways were last told of an engine that serves the version."""

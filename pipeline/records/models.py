@@ -194,10 +194,10 @@ class EvalResult(Record):
     candidate: str
     items: tuple[ScoredItem, ...]
     missing: tuple[MissingItem, ...] = ()
-    """Together with `items` all that was to be compared."""
+    """Together with `items` and `probes` all that was to be compared."""
     seed: int
     probes: tuple[ScoredItem, ...] = ()
-    """Fixed questions of tuneloop's own, each scored by its set's metric alone."""
+    """Fixed questions of tuneloop's own, each scored by its set's metric and as answered."""
     judging: Judging | None = None
     """None where no judge is configured."""
 
@@ -216,7 +216,7 @@ class Check(Record):
     items: int
     users: int
     smallest_effect: float | None
-    """The smallest difference that this many users could have shown with 80 % power."""
+    """The smallest true difference that this many users would have shown in nineteen nights of twenty."""
     passed: bool | None
     """None: no evidence."""
 
@@ -351,6 +351,9 @@ class Route(Record):
     """The rollout's salt of the assignment hash."""
     shadow: Share = 0.0
     """Share of the requests that are repeated on the candidate once the user has the answer."""
+    previous: Target | None = None
+    """The adapter that a rollback of the last promotion returns to. It serves nobody; it stands here so that a
+    rollback needs no registry."""
 
 
 class Routes(Record):

@@ -8,7 +8,10 @@ from pipeline.rollout.state import Canary, Paused, Steady, canary_of, current_st
 
 
 def route_of(
-    state: Steady | Canary | Paused, config: RolloutConfig, target_of: Callable[[int | None], Target]
+    state: Steady | Canary | Paused,
+    config: RolloutConfig,
+    target_of: Callable[[int | None], Target],
+    previous: Target | None = None,
 ) -> Route:
     """What gateways do for one business.
 
@@ -16,14 +19,15 @@ def route_of(
 
     Args:
         target_of: what serves a version (None: the base model).
+        previous: what serves the version that a rollback of the last promotion returns to, if that is known.
     """
     stable = target_of(stable_of(state))
     canary = canary_of(state)
     if canary is None:
-        return Route(business=state.business, stable=stable)
+        return Route(business=state.business, stable=stable, previous=previous)
     candidate = target_of(canary.candidate)
     if not candidate.replicas:
-        return Route(business=state.business, stable=stable, salt=canary.salt)
+        return Route(business=state.business, stable=stable, salt=canary.salt, previous=previous)
     return Route(
         business=state.business,
         stable=stable,
@@ -31,11 +35,12 @@ def route_of(
         share=current_step(canary, config).share,
         salt=canary.salt,
         shadow=config.shadow.share if config.shadow and canary.in_shadow else 0.0,
+        previous=previous,
     )
 
 
 def published_target(routes: Mapping[str, Route], business: str, version: int | None) -> Target | None:
     """What was last published for a version of a business."""
     route = routes.get(business)
-    targets = (route.stable, route.candidate) if route else ()
+    targets = (route.stable, route.candidate, route.previous) if route else ()
     return next((target for target in targets if target is not None and target.version == version), None)

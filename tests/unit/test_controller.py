@@ -169,6 +169,20 @@ def test_the_last_promotion_is_rolled_back_to_the_previous_version_once(world: W
     assert world.tags(second)["rollout"] == "rolled_back"
 
 
+def test_a_promotion_is_rolled_back_by_a_controller_that_has_just_started_without_registry_and_engines(
+    world: World,
+) -> None:
+    first, _ = world.promoted(), world.promoted()
+    name = world.name(first)
+    world.registry.available = False
+    for engine in world.engines.values():
+        engine.stop()
+    world.new_controller()
+    world.controller.roll_back("support", "bo", "complaints")
+    stable = world.route.stable
+    assert (stable.version, stable.model, stable.replicas) == (first, name, world.urls("one", "two"))
+
+
 def test_an_alias_rollback_returns_to_its_version_even_if_that_has_to_be_loaded_first(world: World) -> None:
     first = world.promoted()
     world.promoted()
