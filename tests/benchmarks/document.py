@@ -17,15 +17,11 @@ _TITLE = "# Benchmarks\n\nEach section is written by the command that it names.\
 
 
 def write_json(path: Path, rows: Sequence[Row], machine: Machine, now: datetime, rest: Mapping[str, object]) -> None:
-    """Rows first, then all that they come from."""
-    document = {
-        "rows": [row.as_dict() for row in rows],
-        "date": now.isoformat(timespec="seconds"),
-        "machine": asdict(machine),
-        **rest,
-    }
+    """The rows; beside them, in `<name>-details.json`, when and where they were measured and all that they come from."""
+    details = {"date": now.isoformat(timespec="seconds"), "machine": asdict(machine), **rest}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    for file, content in ((path, [row.as_dict() for row in rows]), (path.with_stem(f"{path.stem}-details"), details)):
+        file.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def write_section(name: str, text: str) -> None:
