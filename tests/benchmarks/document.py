@@ -17,7 +17,7 @@ _TITLE = "# Benchmarks\n\nEach section is written by the command that it names.\
 
 
 def write_json(path: Path, rows: Sequence[Row], machine: Machine, now: datetime, rest: Mapping[str, object]) -> None:
-    """The rows; beside them, in `<name>-details.json`, when and where they were measured and all that they come from."""
+    """The rows; beside them, in `<name>-details.json`, when and where they were measured and what they come from."""
     details = {"date": now.isoformat(timespec="seconds"), "machine": asdict(machine), **rest}
     path.parent.mkdir(parents=True, exist_ok=True)
     for file, content in ((path, [row.as_dict() for row in rows]), (path.with_stem(f"{path.stem}-details"), details)):
