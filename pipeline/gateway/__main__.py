@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.config import GatewayConfig, load_config, load_settings
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.errors import ConfigError, PipelineError
 from pipeline.gateway.gateway import Gateway
 from pipeline.gateway.workers import CANNOT_START, supervise
@@ -43,9 +43,7 @@ def main() -> int:
         settings = load_settings()
         sockets = _bind(config.system.gateway)
         state_dir = (arguments.state_dir or config.state_dir).resolve()
-        state_dir.mkdir(parents=True, exist_ok=True)
-        database = f"sqlite:///{state_dir / 'control.db'}"
-        open_control(database).dispose()  # makes the tables once, before several workers would
+        open_control_in(state_dir).dispose()  # makes the tables once, before several workers would
     except (PipelineError, OSError, SQLAlchemyError) as error:
         return _cannot_start(error)
 
@@ -53,7 +51,7 @@ def main() -> int:
         worker = arguments.worker if number == 0 else f"{arguments.worker}-{number}"
         try:
             gateway = partial(Gateway, config, settings, state_dir, worker)
-            uvloop.run(_serve(gateway, database, sockets[number]))
+            uvloop.run(_serve(gateway, state_dir, sockets[number]))
         except (PipelineError, OSError, SQLAlchemyError) as error:
             return _cannot_start(error)
         return 0
@@ -61,12 +59,12 @@ def main() -> int:
     return serve(0) if len(sockets) == 1 else supervise(len(sockets), serve)
 
 
-async def _serve(make_gateway: Callable[[Engine], Gateway], database: str, sockets: Sockets) -> None:
+async def _serve(make_gateway: Callable[[Engine], Gateway], state_dir: Path, sockets: Sockets) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    gateway = make_gateway(open_control(database))
+    gateway = make_gateway(open_control_in(state_dir))
     await gateway.start(*sockets)
     gc.freeze()  # what is loaded now lives as long as the process: the collector need not look at it again
     gc.set_threshold(50_000, 20, 100)  # a request leaves no cycles behind: look for some less often

@@ -17,7 +17,7 @@ import httpx
 import psutil
 import pytest
 
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.events.segment import SegmentLog
 from pipeline.gateway.auth import create_key
 from tests.gateway_stub import NOW, Peer, answer_fine, delta, sse, stub_engine
@@ -91,7 +91,7 @@ def install(tmp_path: Path, engine: str, workers: int = 1) -> Installed:
     )
     state_dir = tmp_path / "state"
     state_dir.mkdir()
-    database = open_control(f"sqlite:///{state_dir / 'control.db'}")
+    database = open_control_in(state_dir)
     key = create_key(database, "app", ["support"], NOW)
     database.dispose()
     return Installed(configs, state_dir, port, admin, key)

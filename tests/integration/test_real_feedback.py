@@ -29,7 +29,7 @@ from pipeline.clean.steps import clean_records
 from pipeline.clean.text import edit_is_trivial
 from pipeline.collect.join import join_feedback
 from pipeline.config import DatasetConfig
-from pipeline.control import open_control
+from pipeline.control import open_control_in
 from pipeline.dataset.build import build_rows
 from pipeline.dataset.snapshot import Rows, read_dropped, read_snapshot, write_snapshot
 from pipeline.events.lake import compact
@@ -179,7 +179,7 @@ def gateway(stub: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Starte
         }
         (folder / "configs" / "businesses" / f"{business}.yaml").write_text(yaml.safe_dump(about))
     (folder / "var").mkdir()
-    control = open_control(f"sqlite:///{folder / 'var' / 'control.db'}")
+    control = open_control_in(folder / "var")
     key = create_key(control, "tests", LANGUAGES, datetime.now(UTC))
     control.dispose()
     secrets = [
