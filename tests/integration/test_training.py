@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -24,7 +25,7 @@ from pipeline.train.job import Job, Outcome, Progress
 from pipeline.train.process import adapter_digest, train_adapter, training_run_path
 from pipeline.train.recipe import Recipe
 from pipeline.train.training import read_training_run
-from tests.builders import NOON, a_preference, a_rated, a_source, an_interaction, an_sft, an_unpaired
+from tests.builders import NOON, a_preference, a_rated, a_source, an_adapter, an_interaction, an_sft, an_unpaired
 from tests.tiny_model import make_tiny_model
 
 GOOD, BAD = "Open the Orders page. Ticket opened.", "How do I return the shoes?"
@@ -73,6 +74,28 @@ def run_here(snapshot, base, output: Path, parent: Path | None = None, **changes
     return outcome, steps
 
 
+class Trained(NamedTuple):
+    """What a training left; others read it, and change nothing."""
+
+    adapter: Path
+    outcome: Outcome
+    steps: list[Progress]
+
+
+@pytest.fixture(scope="session")
+def imitated(snapshot, base, tmp_path_factory) -> Trained:
+    """SFT alone."""
+    adapter = tmp_path_factory.mktemp("imitated") / "adapter"
+    return Trained(adapter, *run_here(snapshot, base, adapter))
+
+
+@pytest.fixture(scope="session")
+def preferred(snapshot, base, tmp_path_factory) -> Trained:
+    """SFT, then DPO, in one go."""
+    adapter = tmp_path_factory.mktemp("preferred") / "adapter"
+    return Trained(adapter, *run_here(snapshot, base, adapter, method="auto"))
+
+
 def greedy(base_path: Path, adapter: Path | None, prompt: str) -> str:
     import torch
     from peft import PeftModel
@@ -88,29 +111,25 @@ def greedy(base_path: Path, adapter: Path | None, prompt: str) -> str:
     return tokenizer.decode(answer[0, ids["input_ids"].shape[1] :], skip_special_tokens=True)
 
 
-def test_sft_teaches_the_answer_and_leaves_two_files(snapshot, base, tmp_path):
-    outcome, steps = run_here(snapshot, base, tmp_path / "one" / "adapter")
+def test_sft_teaches_the_answer_and_leaves_two_files(imitated, base):
+    adapter, outcome, steps = imitated
     assert (outcome.method, outcome.rank, len(steps)) == (Method.SFT, 8, 40)
     assert outcome.metrics["sft_loss_last"] < 1 < outcome.metrics["sft_loss_first"]
-    assert sorted(path.name for path in (tmp_path / "one" / "adapter").iterdir()) == [
-        "adapter_config.json",
-        "adapter_model.safetensors",
-    ]
+    assert sorted(path.name for path in adapter.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
     assert greedy(base[1], None, "How do I return the shoes 99?") != GOOD
-    assert greedy(base[1], tmp_path / "one" / "adapter", "How do I return the shoes 99?") == GOOD
+    assert greedy(base[1], adapter, "How do I return the shoes 99?") == GOOD
 
 
-def test_the_configuration_names_the_base_and_offers_nothing_that_engines_refuse(snapshot, base, tmp_path):
-    run_here(snapshot, base, tmp_path / "one" / "adapter", max_steps=30)
-    config = json.loads((tmp_path / "one" / "adapter" / "adapter_config.json").read_text())
+def test_the_configuration_names_the_base_and_offers_nothing_that_engines_refuse(imitated, base):
+    config = json.loads((imitated.adapter / "adapter_config.json").read_text())
     assert (config["base_model_name_or_path"], config["revision"]) == ("tiny", "r1")
     assert str(base[1]) not in json.dumps(config)
     assert (config["bias"], config["use_dora"], config["modules_to_save"]) == ("none", False, None)
     assert config["target_modules"] == sorted(config["target_modules"])
 
 
-def test_auto_imitates_loose_targets_first_and_then_prefers(snapshot, base, tmp_path):
-    outcome, steps = run_here(snapshot, base, tmp_path / "one" / "adapter", method="auto")
+def test_auto_imitates_loose_targets_first_and_then_prefers(preferred, base):
+    adapter, outcome, steps = preferred
     assert outcome.method is Method.DPO
     assert [step.step for step in steps] == list(range(1, 41))
     assert {step.total for step in steps} == {40}
@@ -123,12 +142,11 @@ def test_auto_imitates_loose_targets_first_and_then_prefers(snapshot, base, tmp_
     assert [reading["step"] for reading in outcome.load] == list(range(1, 41))
     assert all(reading["system/peak_memory_megabytes"] > 100 for reading in outcome.load)
     assert outcome.metrics["dpo_loss_last"] < outcome.metrics["dpo_loss_first"]
-    assert greedy(base[1], tmp_path / "one" / "adapter", "How do I return the shoes 99?") == GOOD
+    assert greedy(base[1], adapter, "How do I return the shoes 99?") == GOOD
 
 
-def test_an_adapter_that_goes_on_starts_at_its_parent_and_refers_to_it(snapshot, base, tmp_path):
-    parent, child = tmp_path / "one" / "adapter", tmp_path / "two" / "adapter"
-    run_here(snapshot, base, parent)
+def test_an_adapter_that_goes_on_starts_at_its_parent_and_refers_to_it(imitated, snapshot, base, tmp_path):
+    parent, child = imitated.adapter, tmp_path / "two" / "adapter"
     before = adapter_digest(parent)
     # A wrong start or reference would fail the run: DPO must begin at ln 2.
     outcome, steps = run_here(snapshot, base, child, parent, method=Method.DPO, max_steps=10, dpo_sft_weight=0.0)
@@ -201,11 +219,10 @@ def test_a_training_that_goes_wrong_has_failed(changes, reason, snapshot, base, 
         run_here(snapshot, base, tmp_path / "one" / "adapter", **changes)
 
 
-def test_a_loss_that_is_no_number_stops_the_training_at_once(snapshot, base, tmp_path):
+def test_a_loss_that_is_no_number_stops_the_training_at_once(imitated, snapshot, base, tmp_path):
     from safetensors.torch import load_file, save_file
 
-    parent = tmp_path / "one" / "adapter"
-    run_here(snapshot, base, parent)
+    parent = shutil.copytree(imitated.adapter, tmp_path / "one" / "adapter")
     weights = load_file(parent / "adapter_model.safetensors")
     next(iter(weights.values()))[0, 0] = math.nan
     save_file(weights, parent / "adapter_model.safetensors")
@@ -234,7 +251,9 @@ train_adapter(
 
 
 @pytest.mark.parametrize("killed_at", [9, 33], ids=["in the first phase", "in the second phase"])
-def test_a_killed_training_goes_on_where_it_was_and_ends_as_if_it_had_not_been(killed_at, snapshot, base, tmp_path):
+def test_a_killed_training_goes_on_where_it_was_and_ends_as_if_it_had_not_been(
+    killed_at, preferred, snapshot, base, tmp_path
+):
     changes = {"max_steps": 40, "method": "auto"}
     recipe = RECIPE.model_copy(update=changes)
     arguments = [recipe.model_dump_json(), base[0].model_dump_json(), str(snapshot), str(base[1]), str(tmp_path)]
@@ -256,33 +275,34 @@ def test_a_killed_training_goes_on_where_it_was_and_ends_as_if_it_had_not_been(k
     assert (adapter.business, adapter.method, adapter.rank) == ("support", Method.DPO, 8)
     assert sorted(path.suffix for path in (tmp_path / "work").iterdir()) == [".lock"]
     # Another process, another hash seed, never killed: the same bytes and figures.
-    outcome, _ = run_here(snapshot, base, tmp_path / "again" / "adapter", **changes)
-    assert adapter_digest(tmp_path / "again" / "adapter") == adapter.sha256
-    assert outcome.metrics == adapter.metrics
+    assert adapter_digest(preferred.adapter) == adapter.sha256
+    assert preferred.outcome.metrics == adapter.metrics
 
     assert train(snapshot, (base[0], tmp_path / "gone"), tmp_path, **changes) == adapter  # not trained again
 
 
-def test_two_processes_train_what_one_does(snapshot, base, tmp_path):
+def test_two_processes_train_what_one_does(imitated, snapshot, base, tmp_path):
     from safetensors.torch import load_file
 
-    def tensors(adapter):
-        return load_file(tmp_path / "adapters" / adapter.sha256 / "adapter_model.safetensors")
+    def tensors(adapter: Path):
+        return load_file(adapter / "adapter_model.safetensors")
 
-    def go_on(batch_size, launch):
-        recipe = RECIPE.model_copy(
-            update={"method": "auto", "max_steps": 8, "batch_size": batch_size, "learning_rate": 1e-4}
-            | {"start_from": "stable"}
-        )
-        places = tmp_path / "adapters", tmp_path / "work"
-        start = parent, tmp_path / "adapters" / parent.sha256
-        return train_adapter(snapshot, recipe, *base, start, *places, launch=launch)
-
-    parent = train(snapshot, base, tmp_path)
-    one, two = go_on(4, None), go_on(2, Path("configs/training/two-cpus.yaml").absolute())
+    changes = {"method": "auto", "max_steps": 8, "learning_rate": 1e-4, "start_from": "stable"}
+    one, _ = run_here(snapshot, base, tmp_path / "one" / "adapter", imitated.adapter, **changes)
+    start = an_adapter("support", adapter_digest(imitated.adapter), base=base[0]), imitated.adapter
+    two = train_adapter(
+        snapshot,
+        RECIPE.model_copy(update=changes | {"batch_size": 2}),
+        *base,
+        start,
+        tmp_path / "adapters",
+        tmp_path / "work",
+        launch=Path("configs/training/two-cpus.yaml").absolute(),
+    )
     assert two.metrics == pytest.approx(one.metrics, rel=1e-3)
     # Adam turns a gradient near zero into a whole step of either sign, so tensors are compared as a whole.
-    before, expected, found = tensors(parent), tensors(one), tensors(two)
+    before, expected = tensors(imitated.adapter), tensors(tmp_path / "one" / "adapter")
+    found = tensors(tmp_path / "adapters" / two.sha256)
     way = sum(float((expected[name] - before[name]).abs().sum()) for name in before)
     apart = sum(float((expected[name] - found[name]).abs().sum()) for name in before)
     assert apart < 0.15 * way
