@@ -5,7 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 python=${PYTHON:-python3.11}
-log=build/setup.log
 mkdir -p build
 
 fail() { echo "setup: $1" >&2; exit 1; }
@@ -18,8 +17,10 @@ stamp_of() { cat pyproject.toml "$@" | sha256sum | cut -c1-16; }
 
 say() { printf '%s  %s\n' "$(date +%H:%M:%S)" "$1"; }
 
+log_of() { echo "build/setup$1.log"; }  # log_of VENV
+
 pip_in() {  # pip_in VENV ARGS... : quiet, with its last words shown if it fails
-  local venv=$1; shift
+  local venv=$1 log; log=$(log_of "$1"); shift
   "$venv/bin/python" -m pip --disable-pip-version-check install -q "$@" >>"$log" 2>&1 || {
     tail -n 5 "$log" >&2
     fail "pip could not install '$*'; the whole log is in $log"
@@ -29,7 +30,7 @@ pip_in() {  # pip_in VENV ARGS... : quiet, with its last words shown if it fails
 torch_in() {
   if [ "$flavour" = cuda ]; then pip_in "$1" "torch==$2"; return; fi
   # The '+cpu' is what keeps pip from taking the CUDA build, gigabytes that a machine without a GPU cannot use.
-  "$1/bin/python" -m pip --disable-pip-version-check install -q "torch==$2+cpu" >>"$log" 2>&1 || fail \
+  "$1/bin/python" -m pip --disable-pip-version-check install -q "torch==$2+cpu" >>"$(log_of "$1")" 2>&1 || fail \
     "pip finds no CPU build of torch $2; add PyTorch's index of CPU wheels (PIP_EXTRA_INDEX_URL, see PyTorch's 'Get started' page)"
 }
 
@@ -67,8 +68,11 @@ base_model() {
   .venv/bin/python -m pipeline.train.base_model --out var/models/smollm2-135m-instruct
 }
 
-: >"$log"
-main_env
-engine_env
-base_model
+rm -f "$(log_of .venv)" "$(log_of .venv-engine)"
+trap 'trap - TERM; kill 0' INT TERM  # what runs in the background does not hear a Ctrl-C
+(main_env; base_model) & main=$!
+engine_env & engine=$!
+wait "$main" || failed=1
+wait "$engine" || failed=1
+[ -z "${failed:-}" ] || exit 1
 say "set-up complete"
