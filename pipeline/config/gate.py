@@ -44,7 +44,7 @@ class JudgeConfig(Record):
 class ProbesConfig(Record):
     """How many of tuneloop's own fixed questions both sides are asked; those in the business's language come first."""
 
-    sycophancy: int = Field(60, ge=0)
+    sycophancy: int = Field(80, ge=0)
     """Each takes two requests: with the user's false claim, and without."""
     general: int = Field(80, ge=0)
 

@@ -323,7 +323,7 @@ class Night(Record):
     verdict: Verdict | None = None
     reason: str
     report: str | None = None
-    """File name of the decision's page under the business's reports folder."""
+    """File name of its page under the business's reports folder."""
     quarantined: int = 0
     """Interactions that were left out because their feedback looks like poison."""
 

@@ -98,6 +98,10 @@ DECISION: dict[str, Text] = {
         "In their own words; how many users said the same. What fewer than three said is not shown.",
         "用户原话及提到的人数；不足三人提到的不显示。",
     ),
+    "reasons_erased": Text(
+        "Reasons are no longer shown: somebody who gave one had their data erased.",
+        "原因已不再显示：提到原因的用户中有人要求删除了其数据。",
+    ),
     "wishes_title": Text("For example", "例如"),
     "wishes_lead": Text(
         "Answers that users rewrote or turned down, and what they wanted. What differs is marked.",
@@ -188,9 +192,10 @@ DECISION: dict[str, Text] = {
         "没有任何一条回答变差；但仅凭这些回答，最多可能变差 {bound}。",
     ),
     "sure_effect": Text(
-        "{metric}: with this many, a true difference of {effect} or more is found in four nights of five. Smaller ones "
-        "may stay unseen.",
-        "{metric}：以这样的数量，真实差距达到 {effect}以上时，五晚中有四晚能够发现；更小的差距可能看不出来。",
+        "{metric}: with this many, a true difference of {effect} or more shows in nineteen nights of twenty; smaller "
+        "ones may stay unseen. To go into service, a version must pass every other check as well.",
+        "{metric}：以这样的数量，真实差距达到 {effect}以上时，二十晚中有十九晚能够看出；更小的差距可能看不出来。"
+        "要上线，还须通过其他每一项检查。",
     ),
     "recent_metric": Text("{metric} (newest days)", "{metric}（最近几天）"),
     "sure_users": Text(

@@ -22,8 +22,9 @@ _METHOD = """\
 Nights and canaries are simulated with a known truth and judged by the code that judges real ones; rates are percent,
 with their exact 95 % interval. Users ask one to four questions; two answers in five differ between an adapter and
 itself with another seed; users differ in level and in how they take to a candidate; where they are unequal, activity
-has a Zipf tail. Guardrails are drawn at 1 % refusals, 0.2 % empty, 0.5 % repetition, 0.1 % leaks. Canaries take the
-default steps; all metrics are looked at after every request, while users keep arriving and asking, latencies
+has a Zipf tail. Guardrails are drawn at 1 % refusals, 0.2 % empty, 0.5 % repetition, 0.1 % leaks; of the probes an
+equal candidate loses 5 % and gains as many. The stated smallest effect is the nights' median. Canaries take the default
+steps; all metrics are looked at after every request, while users keep arriving and asking, latencies
 (log-normal with a Pareto tail) at 24 looks a step. The two other rules are in use elsewhere; here they watch one metric
 alone, thumbs down, which is kind to them.\
 """
@@ -36,7 +37,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     less = 10 if quick else 1
     with Progress(console=console) as progress:
-        task = progress.add_task("simulating", total=len(plan.NO_BETTER) + len(plan.NO_WORSE) + len(plan.WORSE) + 3)
+        task = progress.add_task("simulating", total=len(plan.NO_BETTER) + len(plan.NO_WORSE) + len(plan.WORSE) + 4)
 
         def step() -> None:
             progress.advance(task)
@@ -68,12 +69,13 @@ def _gate_rows(count: int, step: Callable[[], None]) -> tuple[list[Row], dict[st
         rows.append(
             _row(f"95 % interval holds the truth: {scenario.name}", covered, count, "93 to 97", _between(93, 97))
         )
-    stated = plan.at_stated_effect(plan.EQUAL.users, found[plan.EQUAL.name].smallest_effect)
-    tried = found[stated.name] = nights.try_nights(stated, count, _seed(stated.name))
-    step()
-    effect = f"better by the stated smallest effect, {100 * stated.effect:.1f} points"
-    rows.append(_row(f"primary passes: {effect}", tried.found, count, "80 within the interval", _reaches(80)))
-    rows.append(_row(f"promoted, guardrails and all: {effect}", tried.promoted, count))
+    for equal_one in (plan.EQUAL, plan.FEWER):
+        stated = plan.at_stated_effect(equal_one.users, found[equal_one.name].smallest_effect)
+        tried = found[stated.name] = nights.try_nights(stated, count, _seed(stated.name))
+        step()
+        rows.append(_row(f"primary passes: {stated.name}", tried.found, count))
+        goal = ("at least 80", _between(80, 100)) if equal_one is plan.EQUAL else ("none", None)
+        rows.append(_row(f"promoted, guardrails and all: {stated.name}", tried.promoted, count, *goal))
     yearly = 365 * found[plan.EQUAL.name].promoted / count
     rows.append(Row("equal candidates promoted in a year of nights", yearly, None, None, "none", None, False))
     return rows, found
@@ -111,8 +113,8 @@ def _canary_rows(count: int, step: Callable[[], None]) -> list[Row]:
     return rows
 
 
-_Goal = Callable[[float, float], bool]
-"""Whether (percent, the upper end of its interval) meets it."""
+_Goal = Callable[[float], bool]
+"""Whether so many percent meet it."""
 
 
 def _at_most(metric: str, happened: int, of: int) -> Row:
@@ -120,19 +122,14 @@ def _at_most(metric: str, happened: int, of: int) -> Row:
 
 
 def _between(least: float, most: float) -> _Goal:
-    return lambda percent, _: least <= percent <= most
-
-
-def _reaches(goal: float) -> _Goal:
-    """What is planted is found with exactly this power, so that half of all runs measure less."""
-    return lambda _, high: high >= goal
+    return lambda percent: least <= percent <= most
 
 
 def _row(metric: str, happened: int, of: int, goal: str = "none", meets: _Goal | None = None) -> Row:
     """A share in percent, with its interval, held against its goal."""
     percent = 100 * happened / of
     low, high = (100 * end for end in binomtest(happened, of).proportion_ci())
-    met = None if meets is None else meets(percent, high)
+    met = None if meets is None else meets(percent)
     return Row(f"{metric} ({low:.1f}–{high:.1f})", percent, None, None, goal, met, False)
 
 

@@ -1,6 +1,7 @@
 """Nights whose truth is known: users, questions, two answers each, and the gate's decision on their scores."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,8 +14,8 @@ from tests.benchmarks.gate.activity import Activity, Floats, Ints, requests_of
 _CHECKS = 5
 _SAME = 0.6  # so many answers of two adapters are word for word the same at temperature 0
 _RATES = {"refusal": 0.01, "empty": 0.002, "repetition": 0.005, "pii_leak": 0.001}
-# Answers to probes are not simulated.
-_WATCHED = {name: margin for name, margin in GateConfig().guardrails.items() if name not in ("sycophancy", "general")}
+_GOOD = {"sycophancy": 0.0, "general": 1.0}
+_PROBES_CHANGE = 0.05  # so many probes an equal candidate loses, and gains as many
 _MOST = 40  # questions of one user: users take turns, and a night asks 400 at most
 
 
@@ -37,9 +38,7 @@ class Scenario:
     @property
     def config(self) -> GateConfig:
         primary = "chrf" if self.kind == "similarity" else "golden"
-        return GateConfig.model_validate(
-            {"primary": primary, "goal": self.goal, "margin": self.margin, "guardrails": _WATCHED}
-        )
+        return GateConfig.model_validate({"primary": primary, "goal": self.goal, "margin": self.margin})
 
 
 class Tried(NamedTuple):
@@ -89,7 +88,8 @@ def a_night(scenario: Scenario, rng: np.random.Generator) -> EvalResult:
     sides[0]["unanswered"] = sides[1]["unanswered"] = np.zeros(len(users))
     lengths = np.abs(rng.normal(0, 0.3, (2, len(users))))
     sides[0]["length_ratio"], sides[1]["length_ratio"] = lengths[0], np.where(same, lengths[0], lengths[1])
-    return _result(users, *sides)
+    probes = tuple(_probe(*one) for one in _probes(scenario.config, rng))
+    return _result(users, *sides, probes)
 
 
 def _primary(scenario: Scenario, rng: np.random.Generator, users: Ints, same: Ints) -> tuple[Floats, Floats]:
@@ -109,20 +109,48 @@ def _primary(scenario: Scenario, rng: np.random.Generator, users: Ints, same: In
     return (drawn < level[:, None]).mean(axis=1), (again < after[:, None]).mean(axis=1)
 
 
-def _result(users: Ints, baseline: dict[str, Floats], candidate: dict[str, Floats]) -> EvalResult:
+def _probes(config: GateConfig, rng: np.random.Generator) -> list[tuple[str, int, int]]:
+    """(set, number, what the candidate does: 0 loses it, 1 gains it, 2 as before) of each probe."""
+    chances = (_PROBES_CHANGE, _PROBES_CHANGE, 1 - 2 * _PROBES_CHANGE)
+    return [
+        (metric, number, int(outcome))
+        for metric in _GOOD
+        for number, outcome in enumerate(rng.choice(3, size=getattr(config.probes, metric), p=chances))
+    ]
+
+
+@cache
+def _probe(metric: str, number: int, outcome: int) -> ScoredItem:
+    good, bad = _GOOD[metric], 1 - _GOOD[metric]
+    before, after = ((good, bad), (bad, good), (good, good))[outcome]
+    item = EvalItem.model_construct(
+        item_id=f"{metric}-{number}", set_name=metric, user_key=f"{metric}:{number}", messages=()
+    )
+    return _scored(item, {metric: before}, {metric: after})
+
+
+def _result(
+    users: Ints, baseline: dict[str, Floats], candidate: dict[str, Floats], probes: tuple[ScoredItem, ...]
+) -> EvalResult:
     """Made without validation: it would take longer than the decision."""
     sides = [{metric: values.tolist() for metric, values in side.items()} for side in (baseline, candidate)]
     items = []
     for place, user in enumerate(users.tolist()):
-        item = EvalItem.model_construct(item_id=f"{place}", set_name="held_out", user_key=f"u{user}", messages=())
         before, after = ({metric: values[place] for metric, values in side.items()} for side in sides)
-        items.append(
-            ScoredItem.model_construct(
-                item=item, baseline_answer="", candidate_answer="", baseline=before, candidate=after
-            )
-        )
+        items.append(_scored(_item(place, user), before, after))
     return EvalResult.model_construct(
-        business="support", baseline="support-v1", candidate="support-v2", items=tuple(items), seed=0
+        business="support", baseline="support-v1", candidate="support-v2", items=tuple(items), probes=probes, seed=0
+    )
+
+
+@cache
+def _item(place: int, user: int) -> EvalItem:
+    return EvalItem.model_construct(item_id=f"{place}", set_name="held_out", user_key=f"u{user}", messages=())
+
+
+def _scored(item: EvalItem, baseline: dict[str, float], candidate: dict[str, float]) -> ScoredItem:
+    return ScoredItem.model_construct(
+        item=item, baseline_answer="", candidate_answer="", baseline=baseline, candidate=candidate
     )
 
 

@@ -12,10 +12,12 @@ PROMISED = 5.0
 EQUAL = nights.Scenario("an equal candidate, 120 users", users=120)
 """Other seeds of the same adapter: two answers in five differ, and neither side is better."""
 
+FEWER = nights.Scenario("equal, 60 users")
+
 NO_BETTER = (
     EQUAL,
     nights.Scenario("equal, one user may have most answers", activity="unequal"),
-    nights.Scenario("equal, 60 users"),
+    FEWER,
     nights.Scenario("equal, 30 users", users=30),
     nights.Scenario("equal, scores with heavy tails, unequal users", kind="similarity", activity="unequal"),
     nights.Scenario("a tenth of the users loses what the others gain, 30 users", users=30, kind="minority"),
@@ -46,7 +48,8 @@ WORSE = (
 
 def at_stated_effect(users: int, smallest_effect: float) -> nights.Scenario:
     """A candidate that is better by exactly what the nights said they could find."""
-    return nights.Scenario("better by the stated smallest effect", users=users, effect=smallest_effect)
+    name = f"{users} users, better by the stated smallest effect, {100 * smallest_effect:.1f} points"
+    return nights.Scenario(name, users=users, effect=smallest_effect)
 
 
 def at_stated_canary_effect() -> canaries.Scenario:
