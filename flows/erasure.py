@@ -7,20 +7,22 @@ then on nothing of the user is collected again, and a second run knows what the 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from pydantic import JsonValue
 from sqlalchemy import Engine
 
-from evals.report.erased import without_examples
+from evals.report.erased import without_examples, without_lost_reasons
 from flows.lock import alone_to_erase
+from flows.pages import amend
 from pipeline.clean.sketches import Sketches
 from pipeline.collect.quarantine import Quarantine
 from pipeline.config import BusinessConfig
 from pipeline.control import wipe_free_space
 from pipeline.dataset.catalogue import list_snapshots
 from pipeline.dataset.redaction import read_redactions, redact, rows_to_go
-from pipeline.dataset.snapshot import read_snapshot
+from pipeline.dataset.snapshot import read_manifest, read_snapshot
 from pipeline.erase.erased import Erased, Kind, digest
 from pipeline.erase.ledger import ErasureLedger, erasure_id
 from pipeline.erase.log import forget_events, log_bytes
@@ -48,6 +50,10 @@ class Places:
 
     def snapshots(self, business: str) -> Path:
         return self.state_dir / "snapshots" / business
+
+    def page(self, version: ModelVersion) -> Path:
+        """Of a version's decision."""
+        return self.state_dir / "reports" / version.business / f"decision-v{version.version}.html"
 
 
 @dataclass(frozen=True)
@@ -218,6 +224,9 @@ def _forget(places: Places, about: BusinessConfig, plan: Plan, now: datetime, be
         begin(f"version {seen.version.version}", 0)
         _clean_version(places, about, seen)
         _mark_version(places, seen, plan.erasure_id, now)
+    begin("reasons that pages quote", 0)
+    for version in places.registry.versions(business):
+        _clean_reasons(places, version)
 
 
 def _seen_snapshots(
@@ -273,14 +282,26 @@ def _clean_version(places: Places, about: BusinessConfig, seen: SeenVersion) -> 
         if kept != version.fingerprint:
             registry.record_fingerprint(about.business, version.version, kept)
     if seen.snapshot.measured or seen.snapshot.shared:
-        file = places.state_dir / "reports" / about.business / f"decision-v{version.version}.html"
-        if file.is_file():
-            draft = file.with_suffix(".tmp")
-            draft.write_text(without_examples(file.read_text(encoding="utf-8")), encoding="utf-8")
-            draft.replace(file)
+        amend(places.page(version), without_examples)
         page = registry.report(about.business, version.version)
         if page is not None and (cleaned := without_examples(page)) != page:
             registry.replace_report(about.business, version.version, cleaned)
+
+
+def _clean_reasons(places: Places, version: ModelVersion) -> None:
+    """Take reasons off a decision's page that its snapshot no longer quotes, also where the user's rows are elsewhere.
+
+    The registry's copy goes first: a file that is clean says that both are.
+    """
+    folder = places.snapshots(version.business) / version.adapter.snapshot_id
+    clean = partial(without_lost_reasons, manifest=read_manifest(folder) if folder.is_dir() else None)
+    file = places.page(version)
+    if file.is_file() and clean(text := file.read_text(encoding="utf-8")) == text:
+        return
+    page = places.registry.report(version.business, version.version)
+    if page is not None and (cleaned := clean(page)) != page:
+        places.registry.replace_report(version.business, version.version, cleaned)
+    amend(file, clean)
 
 
 def _mark_version(places: Places, seen: SeenVersion, name: str, now: datetime) -> None:

@@ -19,7 +19,7 @@ from evals.evaluate import evaluate
 from evals.gate import decide
 from evals.judge import describe
 from evals.leaks import refuse_leaks
-from evals.report import Lineage, render_gate_report
+from evals.report import Lineage, render_gate_report, render_night_report
 from flows.build import build_snapshot
 from flows.lock import alone
 from flows.pages import publish
@@ -76,7 +76,7 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
         manifest, snapshot_dir = build_snapshot(config, settings, about, services.control, due, step)
         rows = sum(manifest.rows[Split.TRAIN].values())
         if rows < about.dataset.min_rows:
-            return _finish(config, _too_few(manifest, due, rows, about.dataset.min_rows))
+            return _finish(config, _too_few(config, about, manifest, due, rows))
         step(_check_leaks, "look for leaks")(config, about, snapshot_dir)
         step(_check_template, "compare templates")(config, settings, about, snapshot_dir)
         adapter = _train(config, about, services.registry, snapshot_dir)
@@ -246,7 +246,10 @@ def _engine_urls(config: Config) -> tuple[str, str]:
     )
 
 
-def _too_few(manifest: SnapshotManifest, due: datetime, rows: int, needed: int) -> Night:
+def _too_few(config: Config, about: BusinessConfig, manifest: SnapshotManifest, due: datetime, rows: int) -> Night:
+    name, page = render_night_report(manifest, business=about, night=due)
+    publish(config.state_dir / "reports" / about.business, name, page, about, due)
+    needed = about.dataset.min_rows
     return Night(
         business=manifest.business,
         night=due,
@@ -254,6 +257,7 @@ def _too_few(manifest: SnapshotManifest, due: datetime, rows: int, needed: int) 
         snapshot_id=manifest.snapshot_id,
         train_rows=rows,
         reason=f"{rows} rows to train on, {needed} are needed (dataset.min_rows); nothing was trained",
+        report=name,
         quarantined=_quarantined(manifest),
     )
 

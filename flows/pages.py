@@ -1,6 +1,13 @@
-"""How a business's pages get into their folder."""
+"""How a business's pages get into their folder, and how they are changed there.
 
+A decision's page is written by a night, and changed by the controller when its rollout goes on and by an erasure. Who
+reads a page to change it holds the folder meanwhile, so that nobody brings back what another took out.
+"""
+
+import fcntl
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -14,14 +21,30 @@ def publish(folder: Path, name: str, page: str, business: BusinessConfig, now: d
     Returns:
         The page's file.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = _write(folder / name, page)
-    _write(folder / INDEX, render_index(read_entries(folder), business=business, generated_at=now))
+    with _held(folder):
+        path = _write(folder / name, page)
+        _write(folder / INDEX, render_index(read_entries(folder), business=business, generated_at=now))
     return path
 
 
+def amend(path: Path, change: Callable[[str], str]) -> None:
+    """Put what `change` makes of a page in its place; nothing happens where there is no page."""
+    if not path.is_file():
+        return
+    with _held(path.parent):
+        _write(path, change(path.read_text(encoding="utf-8")))
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _write(path: Path, text: str) -> Path:
-    # A draft of its own: a night, and two controllers, may be writing the same page.
+    # A draft of its own: where the folder is shared without locks, two may be writing the same page.
     draft = path.with_name(f".{uuid.uuid4().hex}.draft")
     draft.write_text(text, encoding="utf-8")
     return draft.replace(path)

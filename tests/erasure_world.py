@@ -262,6 +262,35 @@ def write_versions(state: Path, registry: ModelRegistry, snapshots: tuple[str, s
         registry.record_decision(decision, number, report)
 
 
+def write_quotes(state: Path, registry: ModelRegistry) -> str:
+    """A version whose snapshot holds no row of the user, and quotes what they said of other people's answers."""
+    rows = [an_sft(a_source("o3", THIRD, "s-third"), "How do I pay?", "In cash, please.")]
+    said = {"QZX is closed": (USER, OTHER, THIRD), "too long": (USER, OTHER, THIRD, "u4")}
+    clean = [
+        a_clean_record("o4", *(a_signal(user_key=user, reason=text) for text, users in said.items() for user in users))
+    ]
+    dropped = [Dropped(interaction_id="o4", reason=DropReason.USER_CAP)]
+    manifest = write_snapshot(
+        state / "snapshots",
+        business="support",
+        window=(NOON, NOON + timedelta(days=4)),
+        rated=[a_rated(an_interaction(i), a_signal()) for i in ("o3", "o4")],
+        clean=clean,
+        dropped=dropped,
+        rows=SplitRows(tuple(rows), (), (), (), "user"),
+    )
+    folder = write_adapter(state / "made", adapter_tensors(seed=9))
+    digest = adapter_digest(folder)
+    folder.rename(state / "adapters" / digest)
+    adapter = an_adapter("support", digest, snapshot_id=manifest.snapshot_id, training_id=digest)
+    version = registry.register(adapter, state / "adapters" / digest, {}, "sft").version
+    decision, told = page(state / "snapshots" / "support" / manifest.snapshot_id, "What is for lunch?")
+    report = state / "reports" / "support" / f"decision-v{version}.html"
+    report.write_text(told, encoding="utf-8")
+    registry.record_decision(decision, version, report)
+    return manifest.snapshot_id
+
+
 def write_scratch(state: Path, snapshots: tuple[str, str, str]) -> None:
     """Kept answers, and what killed processes have left."""
     for name in ("support-0123456789abcdef.jsonl", "support-two-0123456789abcdef.jsonl"):

@@ -1,4 +1,5 @@
-"""One page per decision, per rollout and per business, for the person whose business it is: in words first.
+"""One page per decision, per rollout, per night that trained nothing and per business, for the person whose business it
+is: in words first.
 
 Every page is one self-contained HTML file that holds both languages and needs no script, so it reads the same in a
 mail, in a folder and in the registry's sandboxed viewer. All words stand in `texts`, English and Chinese side by side.
@@ -6,6 +7,7 @@ mail, in a folder and in the registry's sandboxed viewer. All words stand in `te
 
 from evals.report.gate import Lineage, render_gate_report
 from evals.report.history import INDEX, read_entries, render_index
+from evals.report.night import render_night_report
 from evals.report.rollout import render_rollout_report, with_canary
 
 __all__ = [
@@ -14,6 +16,7 @@ __all__ = [
     "read_entries",
     "render_gate_report",
     "render_index",
+    "render_night_report",
     "render_rollout_report",
     "with_canary",
 ]

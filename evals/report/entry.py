@@ -2,11 +2,13 @@
 
 import html
 import re
+from datetime import UTC
 from pathlib import Path
 from typing import Literal
 
 from pydantic import AwareDatetime, ValidationError
 
+from evals.report.speaker import Speaker
 from pipeline.records import Record
 
 _META = re.compile(r'<meta name="tuneloop-entry" content="([^"]*)">')
@@ -22,17 +24,24 @@ _TONES = {
     "canary": "open",
     "paused": "open",
     "ended": "open",
+    "too_few_rows": "open",
 }
 
 
 class Entry(Record):
-    """One decision or one rollout."""
+    """One decision, one rollout, or one night in which nothing was trained."""
 
-    kind: Literal["decision", "rollout"]
-    version: int
+    kind: Literal["decision", "rollout", "night"]
+    version: int | None = None
+    """None for a night in which nothing was trained."""
     at: AwareDatetime
-    outcome: Literal["promote", "reject", "inconclusive", "canary", "paused", "done", "rolled_back", "ended"]
-    """A verdict, or where a rollout stands."""
+    outcome: Literal[
+        "promote", "reject", "inconclusive", "canary", "paused", "done", "rolled_back", "ended", "too_few_rows"
+    ]
+    """A verdict, where a rollout stands, or why nothing was trained."""
+    rows: int | None = None
+    """Of such a night: the examples to train on that there were."""
+    rows_needed: int | None = None
     metric: str | None = None
     """A decision's primary metric; its difference and bounds are candidate minus baseline, as in `Check`."""
     estimate: float | None = None
@@ -42,7 +51,15 @@ class Entry(Record):
     @property
     def file(self) -> str:
         """Name of the page beside the overview."""
+        if self.version is None:
+            return f"{self.kind}-{self.at.astimezone(UTC):%Y%m%dT%H%M%S}.html"
         return f"{self.kind}-v{self.version}.html"
+
+    def told(self, say: Speaker) -> str:
+        """What it came to, in one sentence."""
+        return say(
+            f"said_{self.kind}_{self.outcome}", version=str(self.version), rows=self.rows, needed=self.rows_needed
+        )
 
     @property
     def tone(self) -> str:

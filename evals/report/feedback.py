@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from evals.report.speaker import Speaker
 from evals.report.texts import DROPS, SIGNALS
-from pipeline.records import FeedbackKind, SnapshotManifest, Split
+from pipeline.records import FeedbackKind, SnapshotManifest, Split, content_id
 
 
 class Bar(NamedTuple):
@@ -24,17 +24,25 @@ class Said(NamedTuple):
     intro: str
     signals: list[Bar]
     reasons: list[Bar]
+    reasons_id: str
+    """Stands for the reasons, so that an erasure can tell whether the page quotes one that is gone."""
 
 
 def said(manifest: SnapshotManifest, say: Speaker) -> Said:
     """Counts by kind, with praise and blame where a kind has both, and the reasons that several users gave."""
     counts = {kind: count for kind, count in manifest.signal_counts.items() if count}
     if not counts:
-        return Said(say("said_none"), [], [])
+        return Said(say("said_none"), [], [], "")
     start, end = (say.date(at, time=False) for at in (manifest.window_start, manifest.window_end))
     notes = {say.pick(SIGNALS[kind]): _opinion(kind, manifest, say) for kind in counts}
     signals = _bars({say.pick(SIGNALS[kind]): count for kind, count in counts.items()}, notes)
-    return Said(say("said_window", users=manifest.users, start=start, end=end), signals, _bars(manifest.reasons))
+    reasons = _bars({text: len(users) for text, users in manifest.reasons.items()})
+    return Said(say("said_window", users=manifest.users, start=start, end=end), signals, reasons, reasons_id(manifest))
+
+
+def reasons_id(manifest: SnapshotManifest) -> str:
+    """Hash of the reasons that a snapshot quotes, and of how many users gave each."""
+    return content_id({text: len(users) for text, users in manifest.reasons.items()})
 
 
 def _opinion(kind: FeedbackKind, manifest: SnapshotManifest, say: Speaker) -> str:

@@ -13,7 +13,7 @@ from pipeline.config import BusinessConfig
 from pipeline.records import Check, RolloutReport, StepEvidence
 from pipeline.rollout.shadow import AGREEMENT
 
-_CANARY = re.compile(r"<!--canary:(en|zh)-->.*?<!--/canary-->", re.DOTALL)
+_CANARY = re.compile(r"(<!--canary:(en|zh)-->).*?(<!--/canary-->)", re.DOTALL)
 
 
 class Guarded(NamedTuple):
@@ -63,17 +63,17 @@ def render_rollout_report(report: RolloutReport, *, business: BusinessConfig, ge
 
 
 def with_canary(page: str, report: RolloutReport, business: BusinessConfig) -> str:
-    """A decision's page that also tells how the rollout of its version goes.
+    """A decision's page that also tells how the rollout of its version goes, in place of what it told before.
 
     Args:
-        page: as `render_gate_report` made it; a page without a place for it stays as it is.
+        page: as `render_gate_report` or this made it; a page without a place for it stays as it is.
         report: of the version that the page is about.
     """
 
     def told(place: re.Match[str]) -> str:
-        lang: Lang = "zh" if place[1] == "zh" else "en"
+        lang: Lang = "zh" if place[2] == "zh" else "en"
         say = Speaker(lang, business.zone)
-        return str(fragment("course.html", say, **course(report, business, say)))
+        return f"{place[1]}\n{fragment('course.html', say, **course(report, business, say))}\n{place[3]}"
 
     return _CANARY.sub(told, page)
 

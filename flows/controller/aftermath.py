@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
-from evals.report import render_rollout_report
+from evals.report import render_rollout_report, with_canary
 from flows.controller.publisher import ATTEMPTS
 from flows.controller.rollout_report import ended_report, rollout_report
 from flows.controller.versions import VersionBook
-from flows.pages import publish
+from flows.pages import amend, publish
 from pipeline.config import BusinessConfig
 from pipeline.registry.base import Alias, ModelRegistry
 from pipeline.rollout.ledger import Ledger, Owed
@@ -108,7 +109,7 @@ def _align(
 
 
 def _write_reports(ledger: Ledger, business: BusinessConfig, reports_dir: Path, now: datetime) -> None:
-    """Of rollouts that ended, and of the one under way as far as it is decided."""
+    """Of rollouts that ended, and of the one under way as far as it is decided; also on their decisions' pages."""
     reports = [
         ended_report(owed.report, business.business, owed.previous_version) for owed in ledger.owed if owed.report
     ]
@@ -116,4 +117,6 @@ def _write_reports(ledger: Ledger, business: BusinessConfig, reports_dir: Path, 
         reports.append(running)
     for report in reports:
         page = render_rollout_report(report, business=business, generated_at=now)
-        publish(reports_dir / business.business, f"rollout-v{report.version}.html", page, business, now)
+        folder = reports_dir / business.business
+        publish(folder, f"rollout-v{report.version}.html", page, business, now)
+        amend(folder / f"decision-v{report.version}.html", partial(with_canary, report=report, business=business))

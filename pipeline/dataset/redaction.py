@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from pipeline.dataset.card import render_card
 from pipeline.dataset.snapshot import (
     KINDS,
+    REASON_USERS,
     Rows,
     manifest_text,
     read_dropped,
@@ -71,6 +72,10 @@ def redact(folder: Path, erased: Erased, erasure_id: str, now: datetime) -> Reda
     }
     left = [_forgetting(drop, business, erased) for drop in dropped if not _goes(drop, business, erased)]
     if mine is None and not any(going.values()) and left == dropped:
+        quoted = _reasons_left(snapshot.manifest, erased)
+        if quoted != snapshot.manifest.reasons:  # said of somebody else's answer: every row is still there
+            told = snapshot.manifest.model_copy(update={"reasons": quoted})
+            _replace(folder / "manifest.json", manifest_text(told))
         return None
     if mine is None:
         mine = Redaction(
@@ -91,7 +96,7 @@ def redact(folder: Path, erased: Erased, erasure_id: str, now: datetime) -> Reda
                 write_records(rows_file(folder, split, kind), KINDS[kind], records)
     if left != dropped:
         write_records(folder / "dropped.parquet", Dropped, left)
-    manifest = _recounted(snapshot.manifest, kept, left)
+    manifest = _recounted(snapshot.manifest, kept, left, erased)
     card = render_card(manifest, {split: rows.all() for split, rows in kept.items()}, left)
     _replace(folder / "CARD.md", card + _told(earlier))
     _replace(folder / "manifest.json", manifest_text(manifest))
@@ -122,9 +127,19 @@ def _users(business: str, rows: list[Example]) -> tuple[str, ...]:
     return tuple(sorted({digest(business, Kind.USER, key) for row in rows for key in row.source.user_keys}))
 
 
-def _recounted(manifest: SnapshotManifest, kept: dict[Split, Rows], left: list[Dropped]) -> SnapshotManifest:
-    """The manifest of what is left. Counts of signals and of personal data, and reasons that several users gave alike,
-    name nobody and stay as they were."""
+def _reasons_left(manifest: SnapshotManifest, erased: Erased) -> dict[str, tuple[str, ...]]:
+    """Reasons that enough others gave as well."""
+    left = {
+        text: tuple(user for user in users if not erased.has(manifest.business, Kind.USER, user))
+        for text, users in manifest.reasons.items()
+    }
+    return {text: users for text, users in left.items() if len(users) >= REASON_USERS}
+
+
+def _recounted(
+    manifest: SnapshotManifest, kept: dict[Split, Rows], left: list[Dropped], erased: Erased
+) -> SnapshotManifest:
+    """The manifest of what is left. Counts of signals and of personal data name nobody and stay as they were."""
     rows = [row for side in kept.values() for row in side.all()]
     counts = {split: {kind: len(found) for kind, found in side.by_kind().items()} for split, side in kept.items()}
     sources = {interaction_id for row in rows for interaction_id in row.source.interaction_ids}
@@ -134,6 +149,7 @@ def _recounted(manifest: SnapshotManifest, kept: dict[Split, Rows], left: list[D
             "interactions": len(sources) + len(left),
             "sources": len(sources),
             "dropped": dict(sorted(Counter(drop.reason for drop in left).items())),
+            "reasons": _reasons_left(manifest, erased),
             "users": len({user for row in rows for user in row.source.user_keys}),
         }
     )

@@ -62,7 +62,7 @@ class Snapshot:
 
 
 _REASONS = 10
-_REASON_USERS = 3
+REASON_USERS = 3
 """A reason that fewer users give could tell who one of them is."""
 KINDS: dict[RowKind, type[SftExample] | type[PreferenceExample] | type[UnpairedExample]] = {
     "sft": SftExample,
@@ -190,7 +190,7 @@ def read_dropped(folder: Path) -> list[Dropped]:
     return read_records(folder / "dropped.parquet", Dropped)
 
 
-def _frequent_reasons(clean: Sequence[CleanRecord]) -> dict[str, int]:
+def _frequent_reasons(clean: Sequence[CleanRecord]) -> dict[str, tuple[str, ...]]:
     """Told apart by case and outer spaces no more than people do, and shown as most of them write it."""
     spellings: dict[str, Counter[str]] = {}
     users: dict[str, set[str]] = {}
@@ -200,10 +200,10 @@ def _frequent_reasons(clean: Sequence[CleanRecord]) -> dict[str, int]:
                 written = " ".join(signal.reason.split())
                 spellings.setdefault(written.casefold(), Counter())[written] += 1
                 users.setdefault(written.casefold(), set()).add(signal.user_key)
-    frequent = [key for key, who in users.items() if key and len(who) >= _REASON_USERS]
+    frequent = [key for key, who in users.items() if key and len(who) >= REASON_USERS]
     frequent.sort(key=lambda key: (-len(users[key]), key))
     shown = {key: min(spellings[key], key=lambda text: (-spellings[key][text], text)) for key in frequent}
-    return {shown[key]: len(users[key]) for key in frequent[:_REASONS]}
+    return {shown[key]: tuple(sorted(users[key])) for key in frequent[:_REASONS]}
 
 
 def _snapshot_id(business: str, sides: Mapping[Split, Rows]) -> str:

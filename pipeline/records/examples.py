@@ -80,9 +80,9 @@ class SnapshotManifest(Record):
     """Signals that say the answer is good."""
     blame: dict[FeedbackKind, int] = {}
     """Signals that say it is bad."""
-    reasons: dict[str, int] = {}
-    """Reasons that users gave, without personal data, to how many users gave the same one; rare ones are left out, so
-    that each stands for several people."""
+    reasons: dict[str, tuple[str, ...]] = {}
+    """Reasons that users gave, without personal data, to the user keys of all who gave the same one. Rare ones are left
+    out, so that each stands for several people; it goes when an erasure leaves too few of them. No page shows who."""
     users: int
     split_by: Literal["user", "session"]
 

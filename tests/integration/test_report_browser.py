@@ -75,7 +75,7 @@ def gate_page(lang: str) -> str:
     page = render_gate_report(
         decide(result, about.gate),
         result,
-        a_manifest(praise={"thumb": 1}, reasons={UNBROKEN: 3}),
+        a_manifest(praise={"thumb": 1}, reasons={UNBROKEN: ("u1", "u2", "u3")}),
         business=about,
         version=7,
         baseline_version=6,

@@ -41,6 +41,22 @@ def test_a_promoted_version_goes_through_its_canary_and_ends_as_champion(world: 
     assert world.actions == ["start", "advance", "promote"]
 
 
+def test_a_decision_s_page_on_disk_tells_how_its_rollout_goes_and_ends(world: World) -> None:
+    version = world.publish_version()
+    page = world.config.state_dir / "reports" / "support" / f"decision-v{version}.html"
+    page.parent.mkdir(parents=True)
+    page.write_text("<h1>Fit</h1><!--canary:en-->Not begun.<!--/canary--><p>Lineage</p>", encoding="utf-8")
+    told = []
+    world.ask("promote", version)
+    for _ in range(3):
+        world.tick(minutes=6)
+        told.append(page.read_text(encoding="utf-8"))
+        world.talk()
+    assert ["is being tried with 50% of the users" in text for text in told] == [True, False, False]
+    assert "Version 1 is in service for everyone" in told[-1]
+    assert all(text.startswith("<h1>Fit</h1>") and text.endswith("<p>Lineage</p>") for text in told)
+
+
 def test_the_predecessor_stays_loaded_for_rollback(world: World) -> None:
     first, second = world.promoted(), world.promoted()
     assert world.aliases() == {"champion": second, "previous": first}

@@ -10,7 +10,7 @@ from flows.erasure import Plan, make_plan
 from pipeline.collect.quarantine import Quarantine
 from pipeline.dataset.catalogue import list_snapshots
 from pipeline.dataset.redaction import read_redactions
-from pipeline.dataset.snapshot import read_dropped, read_snapshot
+from pipeline.dataset.snapshot import read_dropped, read_manifest, read_snapshot
 from pipeline.errors import TrainingError
 from pipeline.events.lake import compact
 from pipeline.events.shadows import read_shadow_pairs
@@ -35,6 +35,7 @@ from tests.erasure_world import (
     ids,
     places,
     tables,
+    write_quotes,
 )
 
 
@@ -152,6 +153,26 @@ def test_probe_texts_and_pages_lose_the_user_and_keep_the_rest(state: Path, regi
     changed = [before for before, after in zip(figures, cleaned.split("<section>"), strict=True) if before != after]
     assert ["Before and after" in part or "前后并排对比" in part for part in changed] == [True, True]
     assert registry.entries["support", 1].report == unseen
+
+
+def test_what_a_user_said_like_others_is_quoted_only_while_enough_others_said_it(
+    state: Path, registry: MemoryRegistry
+) -> None:
+    name = write_quotes(state, registry)
+    folder, page = state / "snapshots" / "support" / name, state / "reports" / "support" / "decision-v6.html"
+    before = page.read_text(encoding="utf-8")
+    assert "QZX is closed" in before
+    erase_user(state, registry)
+    assert {text: len(users) for text, users in read_manifest(folder).reasons.items()} == {"too long": 3}
+    assert read_redactions(folder) == ()  # every row is there: it may still be trained on
+    for told in (page.read_text(encoding="utf-8"), registry.entries["support", 6].report):
+        assert "QZX is closed" not in told
+        assert "somebody who gave one had their data erased" in told
+        assert "What is for lunch?" in told
+    assert found_in(state) == set()
+    cleaned = page.read_text(encoding="utf-8")
+    erase_user(state, registry, "carol-who-said-nothing")
+    assert page.read_text(encoding="utf-8") == cleaned
 
 
 def test_findings_lose_the_user_and_keep_the_others(state: Path, registry: MemoryRegistry) -> None:

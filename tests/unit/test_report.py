@@ -18,6 +18,7 @@ from evals.report import (
     read_entries,
     render_gate_report,
     render_index,
+    render_night_report,
     render_rollout_report,
     with_canary,
 )
@@ -208,7 +209,9 @@ def test_sums_match_and_a_wrong_sum_is_said() -> None:
 
 
 def test_what_users_said_is_counted_with_praise_blame_and_their_reasons() -> None:
-    manifest = a_manifest(signal_counts={"thumb": 9}, praise={"thumb": 7}, blame={"thumb": 2}, reasons={HOSTILE: 3})
+    manifest = a_manifest(
+        signal_counts={"thumb": 9}, praise={"thumb": 7}, blame={"thumb": 2}, reasons={HOSTILE: ("u1", "u2", "u3")}
+    )
     text = Reader(page(result(), business(), manifest=manifest)).text
     assert "Thumbs up or down 7 good · 2 bad 9" in text
     assert f"{' '.join(HOSTILE.split())} 3" in text
@@ -390,6 +393,10 @@ def test_a_decision_s_page_follows_the_rollout_of_its_version() -> None:
         assert words in shown.text
         assert shown.unbalanced == []
     assert "the trial had not begun" not in followed
+    ended = with_canary(followed, a_rollout_report(state="rolled_back"), business())
+    assert "is being tried" not in ended
+    assert "Version 7 was taken back" in ended
+    assert with_canary(ended, a_rollout_report(state="rolled_back"), business()) == ended
     assert with_canary("<p>no place</p>", a_rollout_report(), business()) == "<p>no place</p>"
 
 
@@ -433,6 +440,34 @@ def test_the_overview_lists_what_stands_in_the_folder_newest_first(tmp_path: Pat
     text = Reader(html).text
     assert "Version 7 is on trial with users" in text
     assert "2 decisions so far; 1 of them found a version fit for service." in text
+
+
+def a_night(days: int) -> tuple[str, str]:
+    """Name and page of a night, so many days after `NIGHT`, in which 12 examples were too few."""
+    about = business(dataset={"min_rows": 50, "window_days": 14})
+    manifest = a_manifest(rows={"train": {"sft": 12}}, reasons={"the users' own words": ("u1", "u2", "u3")})
+    return render_night_report(manifest, business=about, night=NIGHT + timedelta(days=days))
+
+
+def test_nights_that_trained_nothing_stand_in_the_overview_and_say_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "decision-v7.html").write_text(page(result(), business()), encoding="utf-8")
+    for days in (-1, 1, 2, 3):
+        name, html = a_night(days)
+        (tmp_path / name).write_text(html, encoding="utf-8")
+    for lang, words in (("en", "Nothing was trained: 12 of 50 examples needed"), ("zh", "需要 50 条样本，只有 12 条")):
+        shown = Reader(in_language(html, lang))
+        assert words in shown.text
+        assert shown.unbalanced == []
+    assert "2 answers = 1 used + 1 left out" in Reader(html).text
+    assert "looks at the last 14 days again" in Reader(html).text
+    assert "own words" not in html
+    entries = read_entries(tmp_path)
+    overview = render_index(entries, business=business(), generated_at=NIGHT)
+    assert [entry.kind for entry in entries] == ["night", "night", "night", "decision", "night"]
+    text = Reader(in_language(overview, "en")).text
+    assert text.count("Nothing was trained: 12 of 50 examples needed") == 3  # the headline, and two lines
+    assert "like 2 nights before it" in text
+    assert f'href="{entries[0].file}#en"' in overview
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

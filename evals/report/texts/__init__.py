@@ -6,9 +6,10 @@ from evals.report.texts.decision import DECISION
 from evals.report.texts.history import HISTORY
 from evals.report.texts.judge import JUDGE
 from evals.report.texts.names import DROPS, METRIC_NAMES, PII, SIGNALS
+from evals.report.texts.night import NIGHT
 from evals.report.texts.rollout import ROLLOUT
 from evals.report.texts.text import Text
 
-TEXTS: dict[str, Text] = COMMON | ANSWERS | DECISION | JUDGE | ROLLOUT | HISTORY
+TEXTS: dict[str, Text] = COMMON | ANSWERS | DECISION | JUDGE | ROLLOUT | HISTORY | NIGHT
 
 __all__ = ["DROPS", "METRIC_NAMES", "PII", "SIGNALS", "TEXTS", "Text"]

@@ -24,6 +24,7 @@ COMMON: dict[str, Text] = {
     "badge_done": Text("In service", "已上线"),
     "badge_rolled_back": Text("Taken back", "已撤回"),
     "badge_ended": Text("A/B test over", "A/B 测试结束"),
+    "badge_too_few_rows": Text("Nothing trained", "没有训练"),
     "axis_worse": Text("← worse", "← 变差"),
     "axis_better": Text("better →", "变好 →"),
     "axis_zero": Text("no difference", "无差别"),

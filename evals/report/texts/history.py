@@ -11,8 +11,8 @@ HISTORY: dict[str, Text] = {
     ),
     "history_none": Text("Nothing has been decided yet", "还没有评审结论"),
     "history_none_lead": Text(
-        "The first page comes with the first night that has enough feedback to learn from.",
-        "当某一晚的反馈足够训练时，这里会出现第一份报告。",
+        "The first page comes with the first night.",
+        "第一晚运行之后，这里会出现第一份报告。",
     ),
     "history_list": Text("All of them, newest first", "全部记录（最新在前）"),
     "said_decision_promote": Text("Version {version} is fit for service", "版本 {version} 可以上线"),
@@ -23,6 +23,12 @@ HISTORY: dict[str, Text] = {
     "said_rollout_done": Text("Version {version} went into service for everyone", "版本 {version} 已面向全部用户"),
     "said_rollout_rolled_back": Text("Version {version} was taken back", "版本 {version} 已撤回"),
     "said_rollout_ended": Text("The A/B test of version {version} is over", "版本 {version} 的 A/B 测试已结束"),
+    "said_night_too_few_rows": Text(
+        "Nothing was trained: {rows} of {needed:example/examples} needed",
+        "没有训练：需要 {needed} 条样本，只有 {rows} 条",
+    ),
+    "history_nights": Text("like {n:night/nights} before it", "此前连续 {n} 晚同样没有训练"),
+    "kind_night": Text("Night", "夜间运行"),
     "kind_decision": Text("Decision", "评审"),
     "kind_rollout": Text("Rollout", "上线"),
     "trend_title": Text("How much better each new version was", "每次新版本的改进幅度"),
