@@ -16,13 +16,12 @@ from pipeline.clean.pii import Rules
 from pipeline.clean.pii.on_demand import OnDemandDetector
 from pipeline.clean.sketches import Sketches
 from pipeline.clean.steps import clean_records
-from pipeline.clean.text import comparison_key
 from pipeline.collect.join import join_feedback, without_texts
 from pipeline.collect.quarantine import Quarantine, screen_and_withhold
 from pipeline.config import BusinessConfig, Config, Settings
 from pipeline.dataset.build import build_rows
 from pipeline.dataset.snapshot import write_snapshot
-from pipeline.dataset.suite import Suite, golden_questions, load_suite
+from pipeline.dataset.suite import Suite, golden_prompts, golden_questions, load_suite
 from pipeline.erase.ledger import ErasureLedger
 from pipeline.erase.log import forget_in_segments, leave_out
 from pipeline.events.lake import compact
@@ -111,7 +110,7 @@ def _clean(
     return step(clean_records, "clean")(
         trusted,
         OnDemandDetector(about.language, rules),
-        frozenset(map(comparison_key, fixed)),
+        golden_prompts(fixed),
         rules,
         settings.user_salt.get_secret_value().encode(),
         cores if judged > _ALONE else 1,

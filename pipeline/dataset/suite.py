@@ -3,7 +3,7 @@
 It is read here so that its questions are never trained on; answers are scored in `evals`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -260,9 +260,9 @@ def golden_questions(suite: Suite) -> tuple[str, ...]:
     return tuple(message_text(item.messages[-1]) for item in suite.items)
 
 
-def golden_prompts(suite: Suite) -> frozenset[str]:
-    """`golden_questions` in the form in which `pipeline.clean` compares texts."""
-    return frozenset(map(comparison_key, golden_questions(suite)))
+def golden_prompts(questions: Iterable[str]) -> frozenset[str]:
+    """Questions that the gate always asks, in the form in which `pipeline.clean` compares texts."""
+    return frozenset(map(comparison_key, questions))
 
 
 def _explain(path: Path, suite: Mapping[str, Any], error: ErrorDetails) -> str:

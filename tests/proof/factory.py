@@ -16,6 +16,7 @@ import httpx
 from evals.endpoint import Endpoint
 from evals.gate import decide
 from evals.items import make_items
+from evals.probes import probe_questions
 from evals.run import run_eval
 from evals.worlds.content import Content
 from evals.worlds.model import Model, learn
@@ -91,9 +92,10 @@ def build(played: Played, about: BusinessConfig, suite: Suite, state: Path) -> B
     quarantine = Quarantine(open_control(f"sqlite:///{state / 'control.db'}"))
     trusted, withheld = screen_and_withhold(quarantine, rated, about.business, about.poison, NIGHT)
     held = frozenset(e for entry in quarantine.entries(about.business) for e in entry.finding.event_ids)
-    clean, unclean = clean_records(trusted, PatternDetector(), golden_prompts(suite), facts_key=b"proof")
+    fixed = (*golden_questions(suite), *probe_questions())
+    clean, unclean = clean_records(trusted, PatternDetector(), golden_prompts(fixed), facts_key=b"proof")
     unique, duplicates = drop_duplicates(clean, about.dataset.near_duplicate_threshold)
-    rows, unused = build_rows(unique, about.business, about.dataset, NIGHT, golden_questions(suite))
+    rows, unused = build_rows(unique, about.business, about.dataset, NIGHT, fixed)
     dropped = [*withheld, *unclean, *duplicates, *unused]
     window = (NIGHT - timedelta(days=about.dataset.window_days), NIGHT)
     manifest = write_snapshot(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.dataset.suite import GoldenItem, dump_check, golden_prompts, load_suite, parse_check
+from pipeline.dataset.suite import GoldenItem, dump_check, golden_prompts, golden_questions, load_suite, parse_check
 from pipeline.errors import ConfigError
 
 GOOD = """
@@ -57,14 +57,14 @@ def test_every_check_survives_its_json(tmp_path: Path) -> None:
 
 
 def test_golden_prompts_are_found_again_in_another_width_and_punctuation(tmp_path: Path) -> None:
-    prompts = golden_prompts(load_suite(suite_file(tmp_path, GOOD)))
+    prompts = golden_prompts(golden_questions(load_suite(suite_file(tmp_path, GOOD))))
     again = GoldenItem.model_validate(
         {"id": "x", "prompt": " 怎么退款? ", "checks": [{"kind": "contains", "text": "a"}]}
     )
     other = again.model_copy(update={"messages": ({"role": "user", "content": "怎么付款?"},)})
     suite = load_suite(suite_file(tmp_path, GOOD))
-    assert golden_prompts(suite.model_copy(update={"items": (again,)})) <= prompts
-    assert not golden_prompts(suite.model_copy(update={"items": (other,)})) & prompts
+    assert golden_prompts(golden_questions(suite.model_copy(update={"items": (again,)}))) <= prompts
+    assert not golden_prompts(golden_questions(suite.model_copy(update={"items": (other,)}))) & prompts
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from tests.benchmarks.machine import Machine
 from tests.benchmarks.rows import Row
 from tests.benchmarks.tables import rows_table, shown
 
-_NIGHTS, _CURVE, _CANARIES = 1000, 100, 200
 _METHOD = """\
 Nights and canaries are simulated with a known truth and judged by the code that judges real ones; rates are percent,
 with their exact 95 % interval. Users ask one to four questions; two answers in five differ between an adapter and
@@ -32,27 +31,28 @@ alone, thumbs down, which is kind to them.\
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.gate", description="Errors of gate and canary.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the trials; nothing is published")
-    quick = parser.parse_args().quick
+    parser.add_argument("--nights", type=int, default=1000, help="of each row; a fifth as many canaries")
+    parser.add_argument("--quick", action="store_true", help="100 nights; nothing is published")
+    given = parser.parse_args()
+    quick, count = given.quick, 100 if given.quick else given.nights
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
-    less = 10 if quick else 1
     with Progress(console=console) as progress:
         task = progress.add_task("simulating", total=len(plan.NO_BETTER) + len(plan.NO_WORSE) + len(plan.WORSE) + 4)
 
         def step() -> None:
             progress.advance(task)
 
-        rows, found = _gate_rows(_NIGHTS // less, step)
-        curves = _curves(_CURVE // less)
+        rows, found = _gate_rows(count, step)
+        curves = _curves(count // 10)
         step()
-        rows += _canary_rows(_CANARIES // less, step)
+        rows += _canary_rows(count // 5, step)
     console.print(shown(rows))
     machine, now = Machine.this(), datetime.now(UTC)
     results = RESULTS / ("gate-quick.json" if quick else "gate.json")
     write_json(results, rows, machine, now, {"nights": found, "power": curves})
     if not quick:
         (DOCUMENT.parent / "gate-power.svg").write_text(power_svg(curves, 0.8), encoding="utf-8")
-        write_section("gate", _section(rows, machine, now))
+        write_section("gate", _section(rows, count, machine, now))
         console.print(f"written: {results}, {DOCUMENT}", soft_wrap=True)
     return 0
 
@@ -137,8 +137,8 @@ def _seed(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-def _section(rows: Sequence[Row], machine: Machine, now: datetime) -> str:
-    about = f"{_NIGHTS:,} nights and {_CANARIES:,} canaries a row, half as many canaries that are worse. {machine}."
+def _section(rows: Sequence[Row], count: int, machine: Machine, now: datetime) -> str:
+    about = f"{count:,} nights and {count // 5:,} canaries a row, half as many canaries that are worse. {machine}."
     return "\n\n".join(
         [
             "## Gate and canary",
