@@ -67,6 +67,7 @@ def render_gate_report(
             "outcome": outcome(scored, primary, say),
             "said": said(manifest, say),
             "wishes": wishes(result.items, decision.seed, say),
+            "used_title": say("used_title"),
             "used": used(manifest, say),
             "samples": samples(scored, primary, decision.seed, sides, say),
             "rows": rows(decision, (*result.items, *result.missing, *result.probes), business, say),

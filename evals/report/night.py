@@ -37,6 +37,7 @@ def render_night_report(manifest: SnapshotManifest, *, business: BusinessConfig,
             # Without what users said in their own words: an erasure looks for that in decisions' pages alone.
             "said": said(manifest, say)._replace(reasons=[]),
             "wishes": [],
+            "used_title": say("night_used"),
             "used": used(manifest, say),
         }
 

@@ -9,6 +9,7 @@ NIGHT: dict[str, Text] = {
         "On {at} there was too little to learn from, so no new version was made. What is in service stays.",
         "{at} 可供学习的内容太少，因此没有产生新版本；在用版本保持不变。",
     ),
+    "night_used": Text("What could have been learned from", "可供学习的内容"),
     "night_next": Text(
         "The next night looks at the last {days} days again. More thumbs, ratings and corrections make it enough; "
         "below stands what there was, and why the rest was left out.",
