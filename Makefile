@@ -17,7 +17,7 @@ down:  ## stop everything that the demo started
 	@$(PY) -m flows.cli down --configs examples/demo/configs
 
 test: setup  ## unit tests first, then contract and integration tests on the real servers
-	@$(PY) -m pytest tests/unit
+	@$(PY) -m pytest tests/unit -n 2 --dist worksteal
 	@$(PY) -m pytest tests/contract tests/integration
 
 chaos: setup  ## kill, hang and starve parts of a running stack under live streams, and check what was promised

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.dataset.card import render_card
@@ -155,6 +155,7 @@ ROWS = st.one_of(
 )
 
 
+@settings(max_examples=40)
 @given(st.data(), st.lists(ROWS, max_size=12), st.lists(st.sampled_from(DropReason), max_size=12))
 def test_no_card_holds_a_key_an_id_or_a_text_and_order_changes_nothing(
     data: st.DataObject, rows: list[Example], reasons: list[DropReason]

@@ -27,7 +27,7 @@ def ids(events_dir: Path, business: str) -> set[str]:
     return {one.interaction_id for one in read_events(events_dir, business, *ALL).interactions}
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.sets(st.integers(0, 60 * 24), min_size=1, max_size=8), st.integers(1, 50))
 def test_days_that_ended_before_the_limit_go_and_all_others_stay(hours: set[int], keep_days: int) -> None:
     events = [event(business, timedelta(hours=age)) for age in hours for business in ("support", "legal")]

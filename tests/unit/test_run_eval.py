@@ -160,7 +160,7 @@ REFUSALS_OF_A_PROMPT = {400: MissingReason.REFUSED, 413: MissingReason.TOO_LONG,
 ANSWERED_OR_NOT = st.lists(st.tuples(*[st.sampled_from((200, *REFUSALS_OF_A_PROMPT))] * 2), min_size=1, max_size=12)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(ANSWERED_OR_NOT, st.integers(1, 4))
 def test_every_item_is_compared_or_missing_for_both_whatever_is_refused(
     statuses: list[tuple[int, int]], concurrency: int
