@@ -24,7 +24,7 @@ from pipeline.errors import ConfigError, PipelineError
 
 ROOT = Path(__file__).resolve().parent.parent
 LAUNCH = ROOT / "infra" / "launch"
-_START_LIMIT_S = 300.0
+_START_LIMIT_S = 900.0
 _STOP_LIMIT_S = 20.0
 _MIN_FREE_BYTES = 2 * 1024**3
 

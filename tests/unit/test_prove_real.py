@@ -22,7 +22,7 @@ ROW = Row("a", "甲", "b", "乙", "c", True)
 
 
 def asked(*whole: str, ends: tuple[str, ...] = ()) -> Asked:
-    return {"topics": ["orders"] * len(whole), "whole": list(whole), "ends": list(ends)}
+    return Asked(topics=("orders",) * len(whole), whole=whole, ends=ends)
 
 
 def test_each_seed_is_a_business_whose_configuration_and_suite_want_its_own_phrase(tmp_path: Path) -> None:

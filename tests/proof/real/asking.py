@@ -1,7 +1,7 @@
 """What serves a business, asked on its engine about questions that no user of any night asks."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypedDict
+from typing import Any
 
 import httpx
 
@@ -9,6 +9,7 @@ from evals.worlds.content import Content
 from examples.demo.stages import Demo
 from pipeline.clean.text import message_text
 from pipeline.dataset.suite import load_suite
+from pipeline.records import Record
 from pipeline.rollout.state import stable_of
 from pipeline.rollout.store import RolloutStore
 from pipeline.services import Services
@@ -16,12 +17,12 @@ from pipeline.services import Services
 _AT_ONCE = 8
 
 
-class Asked(TypedDict):
+class Asked(Record):
     """Held-out questions' topics and a model's answers, each list in the same order."""
 
-    topics: list[str]
-    whole: list[str]
-    ends: list[str]
+    topics: tuple[str, ...]
+    whole: tuple[str, ...]
+    ends: tuple[str, ...] = ()
     """Where the right answer is begun for the model up to its closing phrase: what it goes on with."""
 
 
@@ -37,8 +38,9 @@ def ask_all(demo: Demo, services: Services, content: Content) -> Asked:
     if version is not None:
         kind, model = "base", services.registry.get(content.business, version).serving_name
     url = next(engine.url for engine in system.engines if engine.serves != kind)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     with (
-        httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300) as client,
+        httpx.Client(base_url=url, headers=headers, timeout=300) as client,
         ThreadPoolExecutor(_AT_ONCE) as pool,
     ):
 
@@ -54,11 +56,11 @@ def ask_all(demo: Demo, services: Services, content: Content) -> Asked:
             for item, topic in zip(items, topics, strict=True)
         ]
         go_on = {"add_generation_prompt": False, "continue_final_message": True}
-        return {
-            "topics": topics,
-            "whole": list(pool.map(lambda item: ask(list(item.messages), {}), items)),
-            "ends": list(pool.map(lambda messages: ask(messages, go_on), begun)),
-        }
+        return Asked(
+            topics=tuple(topics),
+            whole=tuple(pool.map(lambda item: ask(list(item.messages), {}), items)),
+            ends=tuple(pool.map(lambda messages: ask(messages, go_on), begun)),
+        )
 
 
 def _without_closing(content: Content, topic: str) -> str:

@@ -12,15 +12,13 @@ from tests.proof.real.asking import Asked
 from tests.proof.real.businesses import foreign_phrases
 from tests.proof.rows import Row
 
-Answers = Mapping[str, Asked]
-"""By business."""
 _FALLS = -0.05
 """Mean difference of truth scores from which a night made it worse: about one question of twenty."""
 
 
 def truth_scores(content: Content, asked: Asked) -> list[float]:
     """How well each whole answer keeps the planted preference, in [0, 1]."""
-    pairs = zip(asked["whole"], asked["topics"], strict=True)
+    pairs = zip(asked.whole, asked.topics, strict=True)
     return [truth(text, content, topic) for text, topic in pairs]
 
 
@@ -76,11 +74,11 @@ def service_row(name: tuple[str, str], night: Night, facts: Sequence[Fact]) -> R
     )
 
 
-def apart_row(worlds: Mapping[str, Content], answers: Answers) -> Row:
+def apart_row(worlds: Mapping[str, Content], answers: Mapping[str, Asked]) -> Row:
     """Whether any business's adapter says what only another one's users want."""
     own = foreign = asked = 0
     for key, content in worlds.items():
-        for text in (*answers[key]["whole"], *answers[key]["ends"]):
+        for text in (*answers[key].whole, *answers[key].ends):
             asked += 1
             own += content.style.closing in text
             foreign += any(phrase in text for phrase in foreign_phrases(content))

@@ -18,9 +18,9 @@ from pipeline.records import Night, Verdict
 from pipeline.rollout.state import stable_of
 from pipeline.rollout.store import RolloutStore
 from pipeline.services import Services
-from tests.proof.real.asking import ask_all
+from tests.proof.real.asking import Asked, ask_all
 from tests.proof.real.businesses import make_world, write_businesses
-from tests.proof.real.learned import Answers, apart_row, service_row, truth_row, truth_scores
+from tests.proof.real.learned import apart_row, service_row, truth_row, truth_scores
 from tests.proof.real.place import configure, running
 from tests.proof.real.stage import Stage, once
 from tests.proof.rows import FOLDER, Row
@@ -38,38 +38,46 @@ def prove(tell: Tell, seeds: int) -> Iterator[Stage]:
     worlds = {content.business: content for content in map(make_world, range(1, seeds + 1))}
     configs = configure(FOLDER / "stacks" / f"learning-{seeds}", lambda folder: write_businesses(folder, worlds))
     with running(configs, tell) as (first, services):
-        answers = [_answers(replace(first, number=0), services, worlds, tell)]
+        answers = [_all_answers(replace(first, number=0), services, worlds)]
         yield Stage((), _means(worlds, answers[0]))
         for number in range(1, NIGHTS + 1):
             demo = replace(first, number=number)
             demo.folder.mkdir(parents=True, exist_ok=True)
-            stage = once(demo.folder, "night", partial(_night, demo, services, worlds, answers, tell))
-            answers.append(_answers(demo, services, worlds, tell))
-            yield replace(stage, scores=_means(worlds, answers[-1]))
+            before = _before(demo, services, worlds)
+            asyncio.run(_talk(demo, worlds, tell))
+            for key, content in worlds.items():
+                asked = (answers[0][key], answers[-1][key])
+                yield once(
+                    demo.folder,
+                    key,
+                    partial(_night, demo, services, content, before[key], asked, partial(_of, tell, key)),
+                )
+            answers.append(_all_answers(demo, services, worlds))
+            yield Stage((), _means(worlds, answers[-1]))
         yield once(demo.folder, "apart", lambda: [apart_row(worlds, answers[-1])])
 
 
 def _night(
-    demo: Demo, services: Services, worlds: Mapping[str, Content], answers: list[Answers], tell: Tell
+    demo: Demo, services: Services, content: Content, before: int | None, asked: tuple[Asked, Asked], tell: Tell
 ) -> list[Row]:
-    """Traffic, night and canary of every seed; the answers of what serves afterwards are kept by `_answers`."""
-    before = _before(demo, services, worlds)
-    asyncio.run(_talk(demo, worlds, tell))
-    nights = {key: run_night(demo, key, partial(_of, tell, key)) for key in worlds}
-    asyncio.run(_canaries(demo, services, worlds, nights, tell))
-    now = _answers(demo, services, worlds, tell)
-    store, rows = RolloutStore(services.control), []
-    for key, content in worlds.items():
-        name = f"night {demo.number} of {NIGHTS}, seed {key.rsplit('-', 1)[1]}"
-        name_zh = f"第 {demo.number} 夜，种子 {key.rsplit('-', 1)[1]}"
-        scores = [truth_scores(content, each[key]) for each in (answers[0], answers[demo.number - 1], now)]
-        facts = checks.service_facts(demo, services.registry, store, nights[key], before[key])
-        rows += [truth_row((name, name_zh), *scores), service_row((name, name_zh), nights[key], facts)]
-    return rows
+    """The night of one seed, and its version's way to all users.
+
+    Args:
+        before: the version that serves when the night begins.
+        asked: answers of the base model, and of what serves when the night begins.
+    """
+    night = run_night(demo, content.business, tell)
+    if night.verdict is Verdict.PROMOTE:
+        asyncio.run(_bring_to_all(demo, services, content, night, tell))
+    seed = content.business.rsplit("-", 1)[1]
+    name = (f"night {demo.number} of {NIGHTS}, seed {seed}", f"第 {demo.number} 夜，种子 {seed}")
+    base, last, now = (truth_scores(content, each) for each in (*asked, _answers(demo, services, content)))
+    facts = checks.service_facts(demo, services.registry, RolloutStore(services.control), night, before)
+    return [truth_row(name, base, last, now), service_row(name, night, facts)]
 
 
 def _of(tell: Tell, key: str, what: str) -> None:
-    tell(f"{key}: {what}")
+    tell(f"{key}: {what.split('  ', 1)[-1]}")  # the night tells the time, too
 
 
 async def _talk(demo: Demo, worlds: Mapping[str, Content], tell: Tell) -> None:
@@ -79,47 +87,28 @@ async def _talk(demo: Demo, worlds: Mapping[str, Content], tell: Tell) -> None:
     await asyncio.gather(*(talk(demo, content, tell_of(key), _VISITS) for key, content in worlds.items()))
 
 
-async def _canaries(
-    demo: Demo, services: Services, worlds: Mapping[str, Content], nights: Mapping[str, Night], tell: Tell
-) -> None:
-    """All at once, each until it has reached all users or was taken back."""
-    shown: dict[str, int] = {}
-
-    def tell_steps(seen: Canary) -> None:
-        if shown.get(seen.business) != len(seen.shares):
-            shown[seen.business] = len(seen.shares)
-            tell(f"{seen.business}: canary at {seen.shares[-1] if seen.shares else 0:.0%}")
-
-    promoted = [night for night in nights.values() if night.verdict is Verdict.PROMOTE]
-    await asyncio.gather(
-        *(
-            follow_canary(
-                demo,
-                worlds[night.business],
-                night.version or 0,
-                checks.serving_name(services.registry, night),
-                tell_steps,
-            )
-            for night in promoted
-        )
-    )
-    for night in promoted:
-        await _settled(services, night.business)
-
-
-async def _settled(services: Services, business: str) -> None:
-    """Wait until the registry's aliases say what the routes do: the controller tells it a moment later.
+async def _bring_to_all(demo: Demo, services: Services, content: Content, night: Night, tell: Tell) -> None:
+    """Users keep asking until the canary has reached all of them or was taken back, and the registry says so too.
 
     Raises:
-        DemoError: it does not.
+        DemoError: the registry's aliases do not follow the routes, as the controller makes them a moment later.
     """
+    shown: list[float] = []
+
+    def tell_steps(seen: Canary) -> None:
+        if shown != seen.shares:
+            shown[:] = seen.shares
+            tell(f"canary at {shown[-1]:.0%}")
+
+    name = checks.serving_name(services.registry, night)
+    await follow_canary(demo, content, night.version or 0, name, tell_steps)
     deadline = time.monotonic() + _SETTLED_WITHIN_S
     while time.monotonic() < deadline:
-        state = RolloutStore(services.control).read(business).state
-        if services.registry.aliases(business).get("champion") == stable_of(state):
+        state = RolloutStore(services.control).read(content.business).state
+        if services.registry.aliases(content.business).get("champion") == stable_of(state):
             return
         await asyncio.sleep(0.5)
-    raise DemoError(f"{business}: alias champion is not what serves after {_SETTLED_WITHIN_S:.0f} s")
+    raise DemoError(f"{content.business}: alias champion is not what serves after {_SETTLED_WITHIN_S:.0f} s")
 
 
 def _before(demo: Demo, services: Services, worlds: Mapping[str, Content]) -> dict[str, int | None]:
@@ -131,17 +120,22 @@ def _before(demo: Demo, services: Services, worlds: Mapping[str, Content]) -> di
     return kept
 
 
-def _answers(demo: Demo, services: Services, worlds: Mapping[str, Content], tell: Tell) -> Answers:
-    """What serves each business after a night, asked on its engine; asked once."""
+def _answers(demo: Demo, services: Services, content: Content) -> Asked:
+    """What serves the business after a night, asked on its engine; asked once."""
+    name = f"answers-{content.business}"
+    kept = load(demo, name)
+    if kept is not None:
+        return Asked.model_validate(kept)
+    asked = ask_all(demo, services, content)
+    save(demo, name, asked.model_dump(mode="json"))
+    return asked
+
+
+def _all_answers(demo: Demo, services: Services, worlds: Mapping[str, Content]) -> dict[str, Asked]:
     demo.folder.mkdir(parents=True, exist_ok=True)
-    kept = load(demo, "answers")
-    if not isinstance(kept, dict):
-        tell(f"asking what serves after night {demo.number}")
-        kept = {key: ask_all(demo, services, content) for key, content in worlds.items()}
-        save(demo, "answers", kept)
-    return kept
+    return {key: _answers(demo, services, content) for key, content in worlds.items()}
 
 
-def _means(worlds: Mapping[str, Content], answers: Answers) -> tuple[float, ...]:
+def _means(worlds: Mapping[str, Content], answers: Mapping[str, Asked]) -> tuple[float, ...]:
     scores = (truth_scores(content, answers[key]) for key, content in worlds.items())
     return tuple(sum(each) / len(each) for each in scores)

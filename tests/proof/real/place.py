@@ -89,7 +89,7 @@ def _move(system: dict[str, Any], folder: Path) -> None:
     base, adapters, gateway, admin, controller, mlflow, prefect = free_ports(7)
     system["state_dir"] = str(folder / "state")
     system["gateway"] = {"port": gateway, "admin_port": admin}
-    system["controller"]["port"] = controller
+    system["controller"] = {"port": controller}  # with the usual pauses: looking takes time that a night needs
     for server, port in (("mlflow", mlflow), ("prefect", prefect)):
         system[server] = {"url": f"http://127.0.0.1:{port}"}
     for engine, port in zip(system["engines"], (base, adapters), strict=True):
