@@ -5,7 +5,6 @@ reads a page to change it holds the folder meanwhile, so that nobody brings back
 """
 
 import fcntl
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -13,6 +12,8 @@ from pathlib import Path
 
 from evals.report import INDEX, read_entries, render_index
 from pipeline.config import BusinessConfig
+
+_DRAFT = ".draft"
 
 
 def publish(folder: Path, name: str, page: str, business: BusinessConfig, now: datetime) -> Path:
@@ -29,10 +30,9 @@ def publish(folder: Path, name: str, page: str, business: BusinessConfig, now: d
 
 def amend(path: Path, change: Callable[[str], str]) -> None:
     """Put what `change` makes of a page in its place; nothing happens where there is no page."""
-    if not path.is_file():
-        return
     with _held(path.parent):
-        _write(path, change(path.read_text(encoding="utf-8")))
+        if path.is_file():
+            _write(path, change(path.read_text(encoding="utf-8")))
 
 
 @contextmanager
@@ -40,11 +40,12 @@ def _held(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for half in folder.glob(f".*{_DRAFT}"):
+            half.unlink()  # of a writer that was killed
         yield
 
 
 def _write(path: Path, text: str) -> Path:
-    # A draft of its own: where the folder is shared without locks, two may be writing the same page.
-    draft = path.with_name(f".{uuid.uuid4().hex}.draft")
+    draft = path.with_name(f".{path.name}{_DRAFT}")
     draft.write_text(text, encoding="utf-8")
     return draft.replace(path)
