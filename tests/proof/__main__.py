@@ -63,7 +63,8 @@ def _real(console: Console, name: str, seeds: int) -> list[Row]:
         rows += stage.rows
         scores += [stage.scores] if stage.scores else []
         earlier += stage.earlier_minutes
-        keep(complete=False)  # at once: a stopped run has not run for nothing
+        if rows:
+            keep(complete=False)  # at once: a stopped run has not run for nothing
     keep(complete=True)
     return rows
 
