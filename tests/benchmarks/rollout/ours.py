@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 from mlflow import MlflowClient
 
+from pipeline.config import GatewayConfig
 from tests.benchmarks.gateway.proc import tree, usage
 from tests.benchmarks.rollout.moments import first_after, last_until
 from tests.benchmarks.rollout.traffic import Traffic
@@ -23,7 +24,9 @@ _STEPS = ((1.0, 600.0, 5, 1200.0),)
 _BLINK_S = 0.02
 _LIMIT_S = 60.0
 _AFTER_S = 0.4
-"""A rollback is looked at for this long after the gateways have it, and a canary before it."""
+"""A rollback is looked at for this long after the gateways have it."""
+_DRAWN_S = GatewayConfig().settle_s + 0.4
+"""A canary is looked at for this long before its rollback: in its first moments it draws nobody."""
 
 
 class Stuck(Exception):
@@ -143,7 +146,7 @@ class _Bench:
         """A canary of a version that no engine holds, and its rollback; returns when the alias was asked for."""
         asked = self._click("promote", version, at_random)
         self.until(lambda: self.serves_candidate(True), "a canary")
-        time.sleep(_AFTER_S)
+        time.sleep(_DRAWN_S)
         self._roll_back()
         return asked
 
@@ -193,7 +196,7 @@ class _Bench:
         self._set("promote", version)
         self._post("resume")  # there is nothing to resume: it only wakes
         self.until(lambda: self.serves_candidate(True), "a canary")
-        time.sleep(_AFTER_S)
+        time.sleep(_DRAWN_S)
 
     def _roll_back(self) -> None:
         self._post("rollback")
