@@ -26,7 +26,7 @@ chaos: setup  ## kill, hang and starve parts of a running stack under live strea
 prove-fast: setup  ## play a thousand worlds whose truth is known with modelled models, and write docs/proof.html
 	@$(PY) -m tests.proof --fast $(ARGS)
 
-prove: setup  ## play nights whose truth is known on the real stack (an hour); ARGS="--only mechanics": a part of it
+prove: setup  ## play nights whose truth is known on the real stack; ARGS="--only mechanics": a part of it
 	@$(PY) -m tests.proof $(ARGS)
 
 bench-gateway: setup  ## measure the gateway against nginx, Envoy and LiteLLM; ARGS=--quick: a short look
