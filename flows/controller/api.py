@@ -163,7 +163,7 @@ class _Api:
         except SQLAlchemyError as error:
             reason = " ".join(str(error.__cause__ or error).split())[:200]
             log.error("%s: the control database: %s", request.url.path, reason)
-            return _error(503, f"the control database refuses ({reason}); see `tuneloop rollout status`, then ask again")
+            return _error(503, f"the control database refuses ({reason}); see `tuneloop rollout status` and ask again")
         finally:
             self._wake()
         return JSONResponse({"business": asked.business, "state": state.model_dump(mode="json")})
