@@ -5,6 +5,7 @@ rows are the same snapshot on every machine and on every night, and are trained 
 """
 
 import json
+import logging
 import os
 import shutil
 from collections import Counter
@@ -34,6 +35,8 @@ from pipeline.records import (
     content_id,
 )
 from pipeline.tables import read_records, sync_folder, write_records
+
+log = logging.getLogger(__name__)
 
 RowKind = Literal["sft", "preference", "unpaired"]
 
@@ -87,7 +90,7 @@ def write_snapshot(
     data card `CARD.md`.
 
     The folder is there whole, or not at all. Where it is there already nothing is written, and the manifest that
-    stands in it is returned.
+    stands in it is returned; one that does not read, of an older format, is written anew.
 
     Args:
         root: folder of all snapshots.
@@ -129,7 +132,11 @@ def write_snapshot(
     )
     folder = root / business / manifest.snapshot_id
     if folder.is_dir():
-        return read_manifest(folder)
+        try:
+            return read_manifest(folder)
+        except DataError:  # its id says which rows it held: nothing is lost
+            log.warning("%s: written by another version, so it is written anew", folder)
+            shutil.rmtree(folder)
     _write(folder, manifest, sides, dropped)
     return manifest
 

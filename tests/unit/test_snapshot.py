@@ -124,6 +124,19 @@ def test_the_same_rows_in_another_order_and_window_are_the_same_snapshot_and_not
     assert [path.name for path in folder.parent.iterdir()] == [first.snapshot_id]
 
 
+@pytest.mark.parametrize("manifest", ['{"snapshot_id": "of another format"}', "", None])
+def test_a_snapshot_that_another_version_wrote_is_written_anew(tmp_path: Path, manifest: str | None) -> None:
+    first = write(tmp_path, some_rows())
+    folder = tmp_path / "support" / first.snapshot_id
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    if manifest is None:
+        (folder / "manifest.json").unlink()
+    else:
+        (folder / "manifest.json").write_text(manifest)
+    assert write(tmp_path, some_rows()) == first
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_another_row_business_or_side_is_another_snapshot(tmp_path: Path) -> None:
     rows = some_rows()
     swapped = SplitRows(rows.held_out, rows.train, (), (), "user")

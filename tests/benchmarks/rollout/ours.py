@@ -11,14 +11,14 @@ from pathlib import Path
 import httpx
 from mlflow import MlflowClient
 
-from pipeline.config import GatewayConfig
+from pipeline.config import ControllerConfig, GatewayConfig
 from tests.benchmarks.gateway.proc import tree, usage
 from tests.benchmarks.rollout.moments import first_after, last_until
 from tests.benchmarks.rollout.traffic import Traffic
 from tests.chaos.schedule import ENGINES, GATEWAYS
 from tests.chaos.stack import ADMIN, BUSINESS, Stack
 
-POLL_S = 5.0
+POLL_S = ControllerConfig().poll_s
 _STEPS = ((1.0, 600.0, 5, 1200.0),)
 """Everybody at once and for hours: each user tells whether the candidate serves."""
 _BLINK_S = 0.02
