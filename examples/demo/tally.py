@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from evals.worlds.content import Content
 from evals.worlds.personal import Planted
-from examples.demo.visits import Intent, Quirk, Visit
+from evals.worlds.world import Habit
+from examples.demo.visits import Quirk, Visit
 from pipeline.records import Record
 
 
@@ -66,11 +67,11 @@ def count(content: Content, visits: Sequence[Visit], results: Sequence[VisitResu
     done = {result.visit_id: result for result in results if result.error is None}
     real = [planned for planned in visits if planned.visit_id in done]
     replies = [
-        reply for planned in real if planned.intent is not Intent.ABORT for reply in done[planned.visit_id].replies
+        reply for planned in real if planned.habit is not Habit.LEAVE for reply in done[planned.visit_id].replies
     ]
     quirks = Counter(planned.quirk for planned in real)
     repeats = Counter(planned.repeats for planned in real)
-    intents = Counter(planned.intent for planned in real)
+    habits = Counter(planned.habit for planned in real)
     return Tally(
         business=content.business,
         visits=len(real),
@@ -80,13 +81,13 @@ def count(content: Content, visits: Sequence[Visit], results: Sequence[VisitResu
         obeyed=sum(reply.obeyed for reply in replies),
         judged=len(replies),
         streamed=sum(planned.stream for planned in real),
-        aborted=intents[Intent.ABORT],
+        aborted=habits[Habit.LEAVE],
         regenerated=sum(len(done[planned.visit_id].replies) - 1 for planned in real),
         feedback=dict(Counter(kind for planned in real for kind in done[planned.visit_id].feedback)),
         resent=quirks[Quirk.RESEND],
         flipped=quirks[Quirk.FLIP],
         withdrawn=quirks[Quirk.WITHDRAW],
-        silent=intents[Intent.SILENT],
+        silent=habits[Habit.SILENT],
         exact_repeats=repeats["exact"],
         near_repeats=repeats["near"],
         private_questions=sum(bool(planned.question.personal) for planned in real),

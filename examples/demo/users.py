@@ -19,8 +19,9 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import JsonValue
 
 from evals.worlds.content import Content, Question, obeys
+from evals.worlds.world import Habit
 from examples.demo.tally import Reply, Tally, VisitResult, count
-from examples.demo.visits import Intent, Quirk, Visit, plan_visits
+from examples.demo.visits import Quirk, Visit, plan_visits
 from pipeline.records import Record
 
 __all__ = [
@@ -149,10 +150,10 @@ async def visit(
         seed=planned.seed,
         temperature=planned.temperature,
         stream=planned.stream,
-        abort=planned.intent is Intent.ABORT,
+        abort=planned.habit is Habit.LEAVE,
     )
     replies = [reply]
-    if planned.intent is Intent.REGENERATE and not reply.obeyed:
+    if planned.habit is Habit.REGENERATE and not reply.obeyed:
         await user.say(reply, planned.event_id("thumb", 1), "thumb", "down")
         again = await user.ask(
             planned.question,
@@ -170,23 +171,23 @@ async def visit(
 async def _react(user: _User, planned: Visit, reply: Reply) -> None:
     """What the user says about the last answer."""
     good = reply.obeyed
-    match planned.intent:
-        case Intent.EDIT | Intent.REGENERATE if good:
+    match planned.habit:
+        case Habit.EDIT | Habit.REGENERATE if good:
             await user.say(reply, planned.event_id("thumb"), "thumb", "up")
-        case Intent.EDIT | Intent.REGENERATE:
+        case Habit.EDIT | Habit.REGENERATE:
             ideal = user.content.ideal(planned.question.topic)
             await user.say(reply, planned.event_id("edit"), "edit", ideal)
-        case Intent.VOTE:
+        case Habit.VOTE:
             await _vote(user, planned, reply)
-        case Intent.OUTCOME:
+        case Habit.OUTCOME:
             await user.say(reply, planned.event_id("outcome"), "outcome", "passed" if good else "failed")
-        case Intent.RATING:
+        case Habit.RATING:
             words = user.content.comments.up if good else user.content.comments.down
             await user.say(reply, planned.event_id("rating"), "rating", 5 if good else 1)
             await user.say(reply, planned.event_id("comment"), "comment", words[planned.seed % len(words)])
-        case Intent.ABORT:
+        case Habit.LEAVE:
             await user.say(reply, planned.event_id("abort"), "abort", True)
-        case Intent.SILENT:
+        case Habit.SILENT:
             pass
 
 

@@ -12,21 +12,10 @@ from enum import StrEnum
 from typing import Literal, NamedTuple, TypeVar
 
 from evals.worlds.content import Content, Question
+from evals.worlds.world import Habit
 from pipeline.records import Record
 
 _EVENTS = uuid.UUID("6f1c2f0a-2f51-5e0c-9a55-0d3c7a3e1b60")
-
-
-class Intent(StrEnum):
-    """What a user does with an answer."""
-
-    EDIT = "edit"  # thumb up if it is good, else the user corrects it
-    REGENERATE = "regenerate"  # not good: asks again, then rates or corrects the second answer
-    VOTE = "vote"  # thumb up or down
-    OUTCOME = "outcome"  # whether the ticket was solved
-    RATING = "rating"  # five or one, with a comment
-    SILENT = "silent"  # never says anything
-    ABORT = "abort"  # closes the stream early
 
 
 class Quirk(StrEnum):
@@ -44,7 +33,7 @@ class Visit(Record):
     visit_id: str
     user_id: str
     question: Question
-    intent: Intent
+    habit: Habit
     quirk: Quirk = Quirk.NONE
     stream: bool
     temperature: float = 0.0
@@ -57,16 +46,16 @@ class Visit(Record):
         return str(uuid.uuid5(_EVENTS, f"{self.visit_id}/{kind}/{number}"))
 
 
-_SHARES: dict[Intent, float] = {
-    Intent.REGENERATE: 0.28,
-    Intent.VOTE: 0.12,
-    Intent.OUTCOME: 0.04,
-    Intent.RATING: 0.02,
-    Intent.SILENT: 0.04,
-    Intent.ABORT: 0.03,
+_SHARES: dict[Habit, float] = {
+    Habit.REGENERATE: 0.28,
+    Habit.VOTE: 0.12,
+    Habit.OUTCOME: 0.04,
+    Habit.RATING: 0.02,
+    Habit.SILENT: 0.04,
+    Habit.LEAVE: 0.03,
 }
 """Of all visits; the rest are edits."""
-_ECHOES = (Intent.VOTE, Intent.OUTCOME, Intent.RATING)
+_ECHOES = (Habit.VOTE, Habit.OUTCOME, Habit.RATING)
 _REPEATS = 0.05
 """Share of visits that are planted duplicates, half of them exact."""
 _HEAVY_SHARE = 0.06
@@ -78,7 +67,7 @@ class _Slot(NamedTuple):
     """A visit before it has a user."""
 
     question: Question
-    intent: Intent
+    habit: Habit
     repeats: Literal["exact", "near"] | None = None
 
 
@@ -104,10 +93,10 @@ def plan_visits(content: Content, seed: int, n_users: int = 90, n_visits: int = 
             visit_id=f"{content.business}-night{seed}-{number:03d}",
             user_id=user,
             question=slot.question,
-            intent=slot.intent,
-            quirk=_QUIRKS[number % len(_QUIRKS)] if slot.intent is Intent.VOTE else Quirk.NONE,
-            stream=slot.intent is Intent.ABORT or rng.random() < 0.5,
-            temperature=0.8 if slot.intent in _ECHOES else 0.0,
+            habit=slot.habit,
+            quirk=_QUIRKS[number % len(_QUIRKS)] if slot.habit is Habit.VOTE else Quirk.NONE,
+            stream=slot.habit is Habit.LEAVE or rng.random() < 0.5,
+            temperature=0.8 if slot.habit in _ECHOES else 0.0,
             seed=seed * 100_000 + number,
             repeats=slot.repeats,
         )
@@ -117,21 +106,21 @@ def plan_visits(content: Content, seed: int, n_users: int = 90, n_visits: int = 
 
 def _slots(content: Content, rng: random.Random, n_visits: int) -> list[_Slot]:
     """Every question is first asked by one user; echoes and repeats of it come later in the night."""
-    counts = {intent: round(share * n_visits) for intent, share in _SHARES.items()}
+    counts = {habit: round(share * n_visits) for habit, share in _SHARES.items()}
     n_repeats = round(_REPEATS * n_visits)
     n_edits = n_visits - sum(counts.values()) - n_repeats
     fresh = _shuffled(rng, content.plain())
     private = content.private()[: n_edits // 3]
     public = _take(fresh, n_edits - len(private))
-    first = [_Slot(question, Intent.EDIT) for question in (*private, *public)]
-    for intent in (Intent.REGENERATE, Intent.SILENT, Intent.ABORT):
-        first += [_Slot(question, intent) for question in _take(fresh, counts[intent])]
+    first = [_Slot(question, Habit.EDIT) for question in (*private, *public)]
+    for habit in (Habit.REGENERATE, Habit.SILENT, Habit.LEAVE):
+        first += [_Slot(question, habit) for question in _take(fresh, counts[habit])]
     known = _shuffled(rng, public)
-    echoes = [_Slot(question, intent) for intent in _ECHOES for question in _take(known, counts[intent])]
+    echoes = [_Slot(question, habit) for habit in _ECHOES for question in _take(known, counts[habit])]
     repeated = [
-        _Slot(question, Intent.EDIT, "exact")
+        _Slot(question, Habit.EDIT, "exact")
         if number % 2 == 0
-        else _Slot(_nearly(question, content.language), Intent.EDIT, "near")
+        else _Slot(_nearly(question, content.language), Habit.EDIT, "near")
         for number, question in enumerate(_take(known, n_repeats))
     ]
     return [*_shuffled(rng, first), *_shuffled(rng, echoes), *repeated]
@@ -145,9 +134,9 @@ def _who(slots: list[_Slot], users: list[str], rng: random.Random) -> list[str]:
     asked_by: dict[str, str] = {}
     chosen: list[str] = []
     for number, slot in enumerate(slots):
-        if slot.intent is Intent.SILENT:
+        if slot.habit is Habit.SILENT:
             user = quiet[number % len(quiet)]
-        elif slot.intent is Intent.EDIT and heavy_left:
+        elif slot.habit is Habit.EDIT and heavy_left:
             user, heavy_left = heavy, heavy_left - 1
         else:  # an echo by the one who asked first would be one opinion told twice
             user = queue[0] if queue[0] != asked_by.get(slot.question.text) else queue[1]

@@ -22,8 +22,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from evals.worlds.content import Content, load_content, obeys
+from evals.worlds.world import Habit
 from examples.demo.users import VisitResult, canary_traffic, count, plan_visits, run_visits
-from examples.demo.visits import Intent, Quirk, Visit
+from examples.demo.visits import Quirk, Visit
 from pipeline.clean.dedup import drop_duplicates
 from pipeline.clean.text import comparison_key, message_text
 from pipeline.collect.join import join_feedback
@@ -154,7 +155,7 @@ def test_every_plan_holds_together(seed: int, n_users: int, n_visits: int) -> No
     plan = plan_visits(KEFU, seed, n_users, n_visits)
 
     assert len(plan) == n_visits == len({visit.visit_id for visit in plan})
-    assert {visit.intent for visit in plan} == set(Intent)
+    assert {visit.habit for visit in plan} == set(Habit)
     assert len({visit.user_id for visit in plan}) <= n_users
     first: dict[str, Visit] = {}
     for visit in plan:
@@ -163,9 +164,9 @@ def test_every_plan_holds_together(seed: int, n_users: int, n_visits: int) -> No
         before = first.setdefault(visit.question.text, visit)
         if before is not visit:
             assert before.user_id != visit.user_id
-            assert before.intent is Intent.EDIT
+            assert before.habit is Habit.EDIT
         elif visit.repeats != "near":
-            assert visit.intent in (Intent.EDIT, Intent.REGENERATE, Intent.SILENT, Intent.ABORT)
+            assert visit.habit in (Habit.EDIT, Habit.REGENERATE, Habit.SILENT, Habit.LEAVE)
 
 
 @pytest.mark.parametrize(("n_users", "n_visits"), [(9, 200), (90, 59), (90, 400)])
@@ -341,7 +342,7 @@ def test_when_the_model_obeys_users_say_so_and_edit_nothing(content: Content) ->
 
 
 def test_a_user_who_is_not_content_rejects_regenerates_and_corrects() -> None:
-    plan = [visit for visit in plan_visits(SUPPORT, seed=1) if visit.intent is Intent.REGENERATE][:1]
+    plan = [visit for visit in plan_visits(SUPPORT, seed=1) if visit.habit is Habit.REGENERATE][:1]
     gateway = ScriptedGateway(SUPPORT, lambda *_: RAMBLE["support"])
     [result] = gateway.night(plan)
     first, second = gateway.asked
@@ -367,7 +368,7 @@ def test_a_user_who_is_not_content_rejects_regenerates_and_corrects() -> None:
     ],
 )
 def test_votes_have_their_quirks(quirk: Quirk, values: list[str | None]) -> None:
-    plan = [visit for visit in plan_visits(SUPPORT, seed=1) if visit.quirk is quirk and visit.intent is Intent.VOTE][:1]
+    plan = [visit for visit in plan_visits(SUPPORT, seed=1) if visit.quirk is quirk and visit.habit is Habit.VOTE][:1]
     gateway = ScriptedGateway(SUPPORT, lambda *_: RAMBLE["support"])
     gateway.night(plan)
 
