@@ -1,10 +1,11 @@
 """The events before a night, and what is true about them."""
 
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from evals.worlds.personal import Place
 from evals.worlds.trouble import Kind
-from pipeline.records import Feedback, Interaction
+from pipeline.records import Dropped, Feedback, Interaction
 
 
 @dataclass
@@ -31,3 +32,16 @@ class Played:
     interactions: tuple[Interaction, ...]
     feedback: tuple[Feedback, ...]
     truth: Truth
+
+
+def kept_once(repeats: Iterable[tuple[str, str]], sources: Set[str], dropped: Iterable[Dropped]) -> tuple[int, int]:
+    """Of how many planted repeats at most one side was learned from, and of how many.
+
+    Args:
+        repeats: interactions of which the second repeats the first.
+        sources: interactions that a snapshot's rows were made of.
+        dropped: the others; repeats with a side that went for another reason than its likeness are not counted.
+    """
+    gone = {one.interaction_id for one in dropped if one.kept is None}
+    pairs = [pair for pair in repeats if gone.isdisjoint(pair)]
+    return sum(len(sources & set(pair)) <= 1 for pair in pairs), len(pairs)

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import pyarrow.parquet
 
 from evals.worlds.personal import Planted
+from evals.worlds.planted import kept_once
 from examples.demo.stages import Demo, unloaded
 from examples.demo.users import Tally
-from pipeline.dataset.snapshot import read_manifest
-from pipeline.records import DropReason, ModelVersion, Night, SnapshotManifest, Verdict
+from pipeline.dataset.snapshot import read_dropped, read_snapshot
+from pipeline.records import ModelVersion, Night, Verdict
 from pipeline.registry.base import ModelRegistry
 from pipeline.rollout.state import Steady
 from pipeline.rollout.store import RolloutStore
@@ -27,11 +28,11 @@ class Fact(NamedTuple):
 
 def data_facts(demo: Demo, tally: Tally, night: Night) -> list[Fact]:
     """From traffic to snapshot: signals, duplicates, personal data."""
-    manifest = _manifest(demo, night)
-    duplicates = manifest.dropped.get(DropReason.EXACT_DUPLICATE, 0) + manifest.dropped.get(
-        DropReason.NEAR_DUPLICATE, 0
-    )
-    planted_duplicates = tally.exact_repeats + tally.near_repeats
+    folder = demo.config.state_dir / "snapshots" / night.business / night.snapshot_id
+    snapshot = read_snapshot(folder)
+    manifest = snapshot.manifest
+    sources = {i for side in snapshot.rows.values() for row in side.all() for i in row.source.interaction_ids}
+    once, repeats = kept_once(tally.repeats, sources, read_dropped(folder))
     events = sum(tally.feedback.values()) - tally.resent - tally.flipped - tally.withdrawn
     signals = sum(manifest.signal_counts.values())
     structured = [value for value in tally.planted if value.structured]
@@ -58,7 +59,7 @@ def data_facts(demo: Demo, tally: Tally, night: Night) -> list[Fact]:
             f"{accounted}",
             accounted == manifest.interactions,
         ),
-        Fact("duplicates", f"{planted_duplicates} repeated questions", f"{duplicates} dropped", duplicates > 0),
+        Fact("question, answer and judgement repeated", f"{repeats}", f"{once} kept once", once == repeats),
         Fact(
             "ids, phones, cards, mail in snapshots, adapters, reports, logs",
             f"{len(structured)}",
@@ -161,10 +162,6 @@ def serving_name(registry: ModelRegistry, night: Night) -> str:
     assert night.version is not None
     version: ModelVersion = registry.get(night.business, night.version)
     return version.serving_name
-
-
-def _manifest(demo: Demo, night: Night) -> SnapshotManifest:
-    return read_manifest(demo.config.state_dir / "snapshots" / night.business / night.snapshot_id)
 
 
 def _found_anywhere(demo: Demo, planted: list[Planted]) -> list[Planted]:

@@ -1,12 +1,13 @@
 """What really happened in a night's visits, and its sum: the demo holds it against what the pipeline found."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evals.worlds.content import Content
 from evals.worlds.personal import Planted
 from evals.worlds.world import Habit
 from examples.demo.visits import Quirk, Visit
+from pipeline.clean.text import comparison_key
 from pipeline.records import Record
 
 
@@ -51,8 +52,8 @@ class Tally(Record):
     flipped: int
     withdrawn: int
     silent: int
-    exact_repeats: int
-    near_repeats: int
+    repeats: tuple[tuple[str, str], ...]
+    """Interactions of which the second repeats the first: its question, its answer and what was said of it."""
     private_questions: int
     planted: tuple[Planted, ...]
     """Personal data in the questions that were really asked."""
@@ -70,7 +71,6 @@ def count(content: Content, visits: Sequence[Visit], results: Sequence[VisitResu
         reply for planned in real if planned.habit is not Habit.LEAVE for reply in done[planned.visit_id].replies
     ]
     quirks = Counter(planned.quirk for planned in real)
-    repeats = Counter(planned.repeats for planned in real)
     habits = Counter(planned.habit for planned in real)
     return Tally(
         business=content.business,
@@ -88,8 +88,25 @@ def count(content: Content, visits: Sequence[Visit], results: Sequence[VisitResu
         flipped=quirks[Quirk.FLIP],
         withdrawn=quirks[Quirk.WITHDRAW],
         silent=habits[Habit.SILENT],
-        exact_repeats=repeats["exact"],
-        near_repeats=repeats["near"],
+        repeats=_repeats(real, done),
         private_questions=sum(bool(planned.question.personal) for planned in real),
         planted=tuple(value for planned in real for value in planned.question.personal),
+    )
+
+
+def _repeats(real: Sequence[Visit], done: Mapping[str, VisitResult]) -> tuple[tuple[str, str], ...]:
+    firsts = {
+        comparison_key(planned.question.text): done[planned.visit_id]
+        for planned in real
+        if planned.habit is Habit.EDIT and not planned.repeats
+    }
+    pairs = [
+        (firsts.get(comparison_key(planned.question.text)), done[planned.visit_id])
+        for planned in real
+        if planned.repeats
+    ]
+    return tuple(
+        (first.replies[-1].interaction_id, again.replies[-1].interaction_id)
+        for first, again in pairs
+        if first and (first.replies[-1].text, first.feedback) == (again.replies[-1].text, again.feedback)
     )

@@ -12,15 +12,14 @@ from evals.leaks import find_leaks
 from evals.worlds.content import load_content, truth
 from evals.worlds.model import Model
 from evals.worlds.night import play
-from evals.worlds.planted import Played
+from evals.worlds.planted import Played, kept_once
 from evals.worlds.world import World, worlds
 from pipeline.collect.join import join_feedback
-from pipeline.records import DropReason, RatedInteraction, Split, Verdict
+from pipeline.records import RatedInteraction, Split, Verdict
 from tests.proof.factory import NIGHT, Built, build, configured, gate, train
 from tests.proof.golden import golden_suite
 from tests.proof.rows import Counted
 
-_DUPLICATES = frozenset({DropReason.EXACT_DUPLICATE, DropReason.NEAR_DUPLICATE})
 _ASKED = 200
 
 
@@ -106,7 +105,7 @@ def _counts(played: Played, built: Built) -> dict[str, Counted]:
     honest = played.truth.honest - set().union(*played.truth.poison.values())
     found["honest held"] = Counted(len(honest & held), len(honest))
     found |= _personal(played, built)
-    found["repeats"] = _repeats(played, built)
+    found["repeats"] = Counted(*kept_once(played.truth.repeats, built.sources, built.dropped.values()))
     found["different"] = _different(played, built)
     found["final"] = _final(played, built)
     return found
@@ -127,18 +126,10 @@ def _personal(played: Played, built: Built) -> dict[str, Counted]:
     }
 
 
-def _repeats(played: Played, built: Built) -> Counted:
-    """Planted repeats that got through the cleaning at all, and of which one stays."""
-    gone = {i for i, one in built.dropped.items() if one.reason not in _DUPLICATES}
-    pairs = [pair for pair in played.truth.repeats if gone.isdisjoint(pair)]
-    one_stays = sum(len(built.sources & set(pair)) <= 1 for pair in pairs)
-    return Counted(one_stays, len(pairs))
-
-
 def _different(played: Played, built: Built) -> Counted:
     """Interactions that were dropped in favour of one about a question of another topic."""
     rated = {one.interaction.interaction_id: one for one in _rated(played)}
-    pairs = [(one.interaction_id, one.kept) for one in built.dropped.values() if one.kept and one.reason in _DUPLICATES]
+    pairs = [(one.interaction_id, one.kept) for one in built.dropped.values() if one.kept]
     topics = played.truth.topics
     wrong = sum(topics.get(_asked(rated[a])) != topics.get(_asked(rated[b])) for a, b in pairs)
     return Counted(wrong, len(pairs))

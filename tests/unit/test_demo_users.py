@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from evals.worlds.content import Content, load_content, obeys
+from evals.worlds.planted import kept_once
 from evals.worlds.world import Habit
 from examples.demo.users import VisitResult, canary_traffic, count, plan_visits, run_visits
 from examples.demo.visits import Quirk, Visit
@@ -32,7 +33,7 @@ from pipeline.config import load_config
 from pipeline.dataset.build import build_rows
 from pipeline.dataset.suite import load_suite
 from pipeline.errors import DataError
-from pipeline.records import CleanRecord, FeedbackKind, PreferenceExample, SftExample, content_id
+from pipeline.records import CleanRecord, Dropped, DropReason, FeedbackKind, PreferenceExample, SftExample, content_id
 from tests.builders import NOON, a_feedback, an_interaction
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -299,6 +300,25 @@ class ScriptedGateway:
             )
             for rated in join_feedback(interactions, events)
         ]
+
+
+@BOTH
+def test_a_repeat_counts_as_planted_where_answer_and_judgement_are_the_same_and_is_kept_once(content: Content) -> None:
+    plan = plan_visits(content, seed=1)
+    gateway = ScriptedGateway(content, lambda prompt, number: RAMBLE[content.business])
+    repeats = count(content, plan, gateway.night(plan)).repeats
+    kept, dropped = drop_duplicates(gateway.records(), threshold=0.8)
+    sources = {record.interaction_id for record in kept}
+    everything = sources | {one.interaction_id for one in dropped}
+
+    assert len(repeats) == 10
+    assert kept_once(repeats, sources, dropped) == (10, 10)
+    assert kept_once(repeats, everything, dropped) == (0, 10)
+    capped = [Dropped(interaction_id=repeats[0][1], reason=DropReason.USER_CAP)]
+    assert kept_once(repeats, sources, [*dropped, *capped])[1] == 9
+
+    numbered = ScriptedGateway(content, lambda prompt, number: f"{RAMBLE[content.business]}{number}")
+    assert count(content, plan, numbered.night(plan)).repeats == ()
 
 
 def topics(content: Content, plan: list[Visit]) -> dict[str, str]:

@@ -214,6 +214,6 @@ def _small(values: dict[str, Any], content: Content) -> None:
 
 _ZH = {
     "interactions = sources + dropped": "互动 = 来源 + 舍弃",
-    "duplicates": "重复",
+    "question, answer and judgement repeated": "问题、回答、评价都重复",
     _PERSONAL: "快照、适配器、报告、日志里的证件号、电话、卡号、邮箱",
 }
