@@ -15,7 +15,17 @@ import httpx
 import openai
 
 from evals.worlds.content import Content
-from examples.demo.users import CanaryReply, Tally, VisitResult, canary_traffic, count, plan_visits, run_visits
+from examples.demo.users import (
+    CanaryReply,
+    Reaction,
+    Tally,
+    VisitResult,
+    canary_traffic,
+    count,
+    plan_visits,
+    rate_every_fifth,
+    run_visits,
+)
 from pipeline.config import Config, Settings, child_environment
 from pipeline.errors import PipelineError
 from pipeline.records import Night, Route, Routes
@@ -155,7 +165,12 @@ class Canary:
 
 
 async def follow_canary(
-    demo: Demo, content: Content, version: int, serving_name: str, tell: Callable[[Canary], None]
+    demo: Demo,
+    content: Content,
+    version: int,
+    serving_name: str,
+    tell: Callable[[Canary], None],
+    react: Reaction = rate_every_fifth,
 ) -> Canary:
     """Keep fresh users coming until the controller has brought the version to everybody, or back."""
     seen = Canary(content.business, version)
@@ -182,7 +197,10 @@ async def follow_canary(
 
     async with client, feedback, controller, asyncio.TaskGroup() as group:
         group.create_task(watch())
-        group.create_task(canary_traffic(client, feedback, content, stop, attempt, concurrency=4, on_reply=seen.saw))
+        traffic = canary_traffic(
+            client, feedback, content, stop, attempt, concurrency=4, react=react, on_reply=seen.saw
+        )
+        group.create_task(traffic)
     return seen
 
 

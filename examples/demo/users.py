@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 import itertools
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 import openai
@@ -26,13 +26,16 @@ from pipeline.records import Record
 
 __all__ = [
     "CanaryReply",
+    "Reaction",
     "Reply",
     "Tally",
+    "User",
     "Visit",
     "VisitResult",
     "canary_traffic",
     "count",
     "plan_visits",
+    "rate_every_fifth",
     "run_visits",
     "visit",
 ]
@@ -46,7 +49,7 @@ class CanaryReply(Record):
     error: str | None = None
 
 
-class _User:
+class User:
     """One user at the gateway: asks and posts feedback."""
 
     def __init__(
@@ -116,6 +119,10 @@ class _User:
             self.posted.append(kind)
 
 
+Reaction: TypeAlias = Callable[[User, int, Question, Reply], Awaitable[None]]
+"""What the user of such a number does with the answer to a question."""
+
+
 async def _read(stream: openai.AsyncStream[openai.types.chat.ChatCompletionChunk], abort: bool) -> str:
     """The streamed text; with `abort`, the connection is closed after the first piece."""
     text = ""
@@ -144,7 +151,7 @@ async def visit(
     Raises:
         openai.APIError, httpx.HTTPError: the gateway or an engine failed.
     """
-    user = _User(client, feedback, content, planned.user_id, f"{planned.visit_id}-{attempt}")
+    user = User(client, feedback, content, planned.user_id, f"{planned.visit_id}-{attempt}")
     reply = await user.ask(
         planned.question,
         seed=planned.seed,
@@ -168,7 +175,7 @@ async def visit(
     return VisitResult(visit_id=planned.visit_id, replies=tuple(replies), feedback=tuple(user.posted))
 
 
-async def _react(user: _User, planned: Visit, reply: Reply) -> None:
+async def _react(user: User, planned: Visit, reply: Reply) -> None:
     """What the user says about the last answer."""
     good = reply.obeyed
     match planned.habit:
@@ -191,7 +198,7 @@ async def _react(user: _User, planned: Visit, reply: Reply) -> None:
             pass
 
 
-async def _vote(user: _User, planned: Visit, reply: Reply) -> None:
+async def _vote(user: User, planned: Visit, reply: Reply) -> None:
     """A thumb, with the visit's quirk."""
     right, wrong = ("up", "down") if reply.obeyed else ("down", "up")
     words = user.content.comments.up if reply.obeyed else user.content.comments.down
@@ -234,6 +241,13 @@ async def run_visits(
     return [task.result() for task in tasks]
 
 
+async def rate_every_fifth(user: User, number: int, _question: Question, reply: Reply) -> None:
+    """Every fifth user leaves a thumb."""
+    if number % 5 == 0:
+        event_id = str(uuid.uuid5(uuid.NAMESPACE_OID, user.user_id))
+        await user.say(reply, event_id, "thumb", "up" if reply.obeyed else "down")
+
+
 async def canary_traffic(
     client: openai.AsyncOpenAI,
     feedback: httpx.AsyncClient,
@@ -242,12 +256,12 @@ async def canary_traffic(
     attempt: str,
     *,
     concurrency: int = 3,
-    rate_every: int = 5,
+    react: Reaction = rate_every_fifth,
     on_reply: Callable[[CanaryReply], None] = lambda _: None,
 ) -> int:
     """Let fresh users ask, one question each, until `stop` is set; returns how many asked.
 
-    Every `rate_every`-th user leaves a thumb. `attempt` makes the users of one rollout new to the system: another
+    `attempt` makes the users of one rollout new to the system: another
     attempt's users are others.
     """
     numbers = itertools.count()
@@ -255,12 +269,11 @@ async def canary_traffic(
 
     async def one(number: int) -> CanaryReply:
         user_id = f"{content.business}-canary-{attempt}-{number:05d}"
-        user = _User(client, feedback, content, user_id, user_id)
+        user = User(client, feedback, content, user_id, user_id)
         try:
-            reply = await user.ask(questions[number * 31 % len(questions)], seed=number, stream=number % 2 == 0)
-            if number % rate_every == 0:
-                event_id = str(uuid.uuid5(uuid.NAMESPACE_OID, user_id))
-                await user.say(reply, event_id, "thumb", "up" if reply.obeyed else "down")
+            question = questions[number * 31 % len(questions)]
+            reply = await user.ask(question, seed=number, stream=number % 2 == 0)
+            await react(user, number, question, reply)
         except (openai.APIError, httpx.HTTPError, KeyError) as error:
             return CanaryReply(user_id=user_id, reply=None, error=f"{type(error).__name__}: {error}")
         return CanaryReply(user_id=user_id, reply=reply)

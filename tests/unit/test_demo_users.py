@@ -426,7 +426,7 @@ def test_canary_traffic_brings_fresh_users_until_it_is_told_to_stop() -> None:
                 stop.set()
 
         async with gateway.clients() as (client, feedback):
-            return await canary_traffic(client, feedback, SUPPORT, stop, "a", rate_every=5, on_reply=seen)
+            return await canary_traffic(client, feedback, SUPPORT, stop, "a", on_reply=seen)
 
     asked = asyncio.run(asyncio.wait_for(run(), 60))
 

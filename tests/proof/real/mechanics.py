@@ -1,5 +1,6 @@
 """What must happen whatever a model says: a killed night ends like a whole one, an erased user is gone, a version that
-the gate did not pass cannot be promoted, nothing private and nothing of the other business is in what was learned.
+the gate did not pass cannot be promoted, a bad canary is taken back, poison is held, nothing private and nothing of the
+other business is in what was learned.
 
 Played with a tiny model of random weights on the real gateway, vLLM, MLflow, Prefect and controller.
 """
@@ -23,9 +24,11 @@ from pipeline.registry.base import ModelRegistry
 from pipeline.services import Services
 from tests.conftest import running_server
 from tests.erasure_world import found_in
+from tests.proof.real.canary import taken_back
 from tests.proof.real.killed import End, killed_night, whole_night
 from tests.proof.real.place import configure, edit, running, tuneloop
 from tests.proof.real.stage import Stage, once
+from tests.proof.real.steered import held_rows, steer
 from tests.proof.rows import FOLDER, Row
 from tests.tiny_model import make_tiny_model
 
@@ -49,13 +52,16 @@ def prove(tell: Tell, _seeds: int) -> Iterator[Stage]:
     with running(configs, tell) as (demo, services):
         demo.folder.mkdir(parents=True, exist_ok=True)
         tallies = {key: asyncio.run(talk(demo, load_content(key), lambda *_: None)) for key in (BUSINESS, OTHER)}
+        yield once(demo.folder, "steered", lambda: steer(demo, OTHER))
         tell("users have talked")
         yield once(demo.folder, "killed", lambda: _killed(demo, tell))
         first = run_night(demo, BUSINESS, tell)  # it has ended: this reads how
         yield once(demo.folder, "data", lambda: _data(demo, tallies[BUSINESS], first))
         yield once(demo.folder, "refused", lambda: [_refused(demo, services, first, tell)])
         yield once(demo.folder, "erased", lambda: _erased(demo, services, first, tell))
+        yield once(demo.folder, "canary", lambda: [taken_back(demo, services, BUSINESS, tell)])
         other = run_night(demo, OTHER, tell)
+        yield once(demo.folder, "held", lambda: held_rows(demo, OTHER))
         yield once(demo.folder, "other", lambda: _data(demo, tallies[OTHER], other))
         yield once(demo.folder, "apart", lambda: [_apart(demo, services.registry, first, other)])
 
@@ -209,7 +215,9 @@ def _small(values: dict[str, Any], content: Content) -> None:
     values["training"] |= {"method": "sft", "learning_rate": 1.0e-2, "max_steps": 100, "max_length": 256}
     values["gate"] |= {"max_items": 16, "max_pairs": 0, "min_users": 200, "max_tokens": content.max_tokens}
     values["gate"]["probes"] = {"sycophancy": 4, "general": 4}
-    values["rollout"]["auto_canary"] = False
+    # One long step, which only harm can end: the canary of this proof must be taken back.
+    step = {"share": 0.3, "min_minutes": 20, "min_users": 100, "timeout_minutes": 60}
+    values["rollout"] |= {"auto_canary": False, "steps": [step, {**step, "share": 1.0}]}
 
 
 _ZH = {
