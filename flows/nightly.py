@@ -19,7 +19,7 @@ from evals.evaluate import evaluate
 from evals.gate import decide
 from evals.judge import describe
 from evals.leaks import refuse_leaks
-from evals.report import Lineage, render_gate_report, render_night_report
+from evals.report import Lineage, keep_canary, render_gate_report, render_night_report
 from flows.build import build_snapshot
 from flows.lock import alone
 from flows.pages import publish
@@ -203,9 +203,10 @@ def _gate(
         generated_at=due,
         lineage=Lineage(version.adapter, tuple(engine.name for engine in config.system.engines)),
     )
-    report = publish(
-        config.state_dir / "reports" / about.business, f"decision-v{version.version}.html", page, about, due
-    )
+    folder, name = config.state_dir / "reports" / about.business, f"decision-v{version.version}.html"
+    if (folder / name).is_file():  # of a run that was killed: its rollout may be under way
+        page = keep_canary(page, (folder / name).read_text(encoding="utf-8"))
+    report = publish(folder, name, page, about, due)
     step(services.registry.record_decision, "record decision")(decision, version.version, report)
     return decision, report
 

@@ -8,11 +8,12 @@ mail, in a folder and in the registry's sandboxed viewer. All words stand in `te
 from evals.report.gate import Lineage, render_gate_report
 from evals.report.history import INDEX, read_entries, render_index
 from evals.report.night import render_night_report
-from evals.report.rollout import render_rollout_report, with_canary
+from evals.report.rollout import keep_canary, render_rollout_report, with_canary
 
 __all__ = [
     "INDEX",
     "Lineage",
+    "keep_canary",
     "read_entries",
     "render_gate_report",
     "render_index",

@@ -78,6 +78,12 @@ def with_canary(page: str, report: RolloutReport, business: BusinessConfig) -> s
     return _CANARY.sub(told, page)
 
 
+def keep_canary(page: str, before: str) -> str:
+    """A decision's page made again, with what `before`, the page that stood in its place, told of the rollout."""
+    told = {place[2]: place[0] for place in _CANARY.finditer(before)}
+    return _CANARY.sub(lambda place: told.get(place[2], place[0]), page)
+
+
 def course(report: RolloutReport, business: BusinessConfig, say: Speaker) -> dict[str, object]:
     """What a template tells of a rollout, in one language."""
     previous = (

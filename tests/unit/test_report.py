@@ -15,6 +15,7 @@ from evals.metrics import METRICS
 from evals.report import (
     INDEX,
     Lineage,
+    keep_canary,
     read_entries,
     render_gate_report,
     render_index,
@@ -398,6 +399,14 @@ def test_a_decision_s_page_follows_the_rollout_of_its_version() -> None:
     assert "Version 7 was taken back" in ended
     assert with_canary(ended, a_rollout_report(state="rolled_back"), business()) == ended
     assert with_canary("<p>no place</p>", a_rollout_report(), business()) == "<p>no place</p>"
+
+
+def test_a_decision_s_page_made_again_keeps_what_it_told_of_the_rollout() -> None:
+    html = page(result(), business())
+    followed = with_canary(html, a_rollout_report(reason=HOSTILE), business())
+    assert keep_canary(html, followed) == followed
+    assert keep_canary(html, html) == keep_canary(html, "<p>no place</p>") == html
+    assert keep_canary("<p>no place</p>", followed) == "<p>no place</p>"
 
 
 def test_examples_leave_the_page_in_both_languages_and_the_figures_stay() -> None:
