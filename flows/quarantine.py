@@ -49,7 +49,7 @@ def list_findings(configs: Path, business: str, state: str) -> None:
         finding = entry.finding
         click.echo(
             f"{finding.finding_id[:_SHOWN]}  {entry.state:8}  {finding.reason:10}  {entry.found_at:%Y-%m-%d}  "
-            f"{len(finding.event_ids)} signals of {len(finding.user_keys)} users: {finding.evidence}"
+            f"signals {len(finding.event_ids)}, users {len(finding.user_keys)}: {finding.evidence}"
         )
     if not entries:
         click.echo(f"business '{business}': nothing is {'found' if state == 'all' else state}")

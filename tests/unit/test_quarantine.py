@@ -209,7 +209,7 @@ class TestCommands:
     def test_list_show_release_drop(self, held: tuple[Path, Quarantine]) -> None:
         line = self.run(held, "list")
         assert line.split()[:3] == [self.ID[:12], "held", "burst"]
-        assert line.endswith("2 signals of 1 users: 30 signals of one user")
+        assert line.endswith("signals 2, users 1: 30 signals of one user")
         shown = json.loads(self.run(held, "show", self.ID[:6]))
         assert (shown["finding_id"], shown["state"]) == (self.ID, "held")
         assert shown["finding"]["interaction_ids"] == ["i1"]

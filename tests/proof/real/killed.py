@@ -20,8 +20,8 @@ from pipeline.registry.mlflow import MlflowRegistry
 from tests.proof.real.place import edit
 from tests.proof.rows import ROOT
 
-_MOMENT = re.compile(r"  (.+(?=: done in)|train: step 50|gate: \d+)")
-"""What a night says when a step is done, and in the middle of the two long ones."""
+_MOMENT = re.compile(r"  (.+(?=: done in)|train: step 50|gate: [^,]+(?=, ))")
+"""What a night says when a step is done, in the middle of the training, and of each part of the gate."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tests.proof.rows import Row
 
 _THUMBS, _EDITS = 150, 12
 _SITE = "https://cheap-deals.example/win"
-_FOUND = re.compile(r"held\s+(\w+)\s+\S+\s+(\d+) signals of (\d+) users")
+_FOUND = re.compile(r"held\s+(\w+)\s+\S+\s+signals (\d+), users (\d+)")
 _AT_ONCE = 6
 
 
@@ -27,7 +27,7 @@ def held_rows(demo: Demo, business: str) -> list[Row]:
     """What `tuneloop quarantine list` holds after the night."""
     said = tuneloop(demo, "quarantine", "list", "--business", business)
     found = [(reason, int(signals), int(users)) for reason, signals, users in _FOUND.findall(said)]
-    shown = "; ".join(f"{reason}: {signals} signals of {users} users" for reason, signals, users in found)
+    shown = "; ".join(f"{reason}: signals {signals}, users {users}" for reason, signals, users in found)
     return [
         Row(planted, planted_zh, f"held as `{reason}`", f"以 `{reason}` 扣留", shown or "nothing held", wanted in found)
         for planted, planted_zh, reason, wanted in (
