@@ -11,6 +11,7 @@ from tests.proof.real.place import edit
 
 MODEL = "support"
 """The demo's business that all are made after."""
+_WRONG = "Request archived."
 _PHRASES = ("Ticket opened.", "Case logged.", "Note filed.")
 _ROLLOUT_STEPS = [
     {"share": share, "min_minutes": 0.05, "min_users": users, "timeout_minutes": 60}
@@ -21,10 +22,18 @@ _ROLLOUT_STEPS = [
 
 def make_world(seed: int) -> Content:
     """What the users of one seed's business ask and want. Seeds three apart want the same phrase."""
-    content, phrase = load_content(MODEL), _PHRASES[(seed - 1) % len(_PHRASES)]
+    content = _closing(load_content(MODEL), _PHRASES[(seed - 1) % len(_PHRASES)])
+    return content.model_copy(update={"business": f"{MODEL}-{seed}"})
+
+
+def spoiled(content: Content) -> Content:
+    """The same business with users who want another closing phrase than its suite asks for."""
+    return _closing(content, _WRONG)
+
+
+def _closing(content: Content, phrase: str) -> Content:
     style = content.style.model_copy(update={"closing": phrase})
-    answer = content.answer.replace(content.style.closing, phrase)
-    return content.model_copy(update={"business": f"{MODEL}-{seed}", "style": style, "answer": answer})
+    return content.model_copy(update={"style": style, "answer": content.answer.replace(content.style.closing, phrase)})
 
 
 def foreign_phrases(content: Content) -> tuple[str, ...]:

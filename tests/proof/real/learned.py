@@ -74,6 +74,19 @@ def service_row(name: tuple[str, str], night: Night, facts: Sequence[Fact]) -> R
     )
 
 
+def refused_row(night: Night, facts: Sequence[Fact]) -> Row:
+    """Whether a night of wrong corrections was kept out of service."""
+    kept = "; ".join(f"{fact.what}: {fact.found}" for fact in facts)
+    return Row(
+        "then a night of wrong data: all users correct to what the business's suite does not want",
+        "再一夜错误数据：所有用户都改成业务题集不想要的样子",
+        "the gate refuses the candidate; what served goes on serving",
+        "把关拒绝候选；原来的继续服务",
+        f"{night.verdict or night.end}: {night.reason}; {kept}",
+        night.verdict in (Verdict.REJECT, Verdict.INCONCLUSIVE) and all(fact.right for fact in facts),
+    )
+
+
 def apart_row(worlds: Mapping[str, Content], answers: Mapping[str, Asked]) -> Row:
     """Whether any business's adapter says what only another one's users want."""
     own = foreign = asked = 0

@@ -1,8 +1,9 @@
 """A real preference, learned by SmolLM2 over two nights from what simulated users say, and brought to all of them.
 
 All seeds are businesses of one stack, each with users, visits and chances of its own and with a closing phrase that its
-users alone want: so they also show that no business learns another's. The truth score is measured on questions that no
-user of any night asks: those of the golden suite, which is never trained on, and it is not the suite's own score.
+users alone want: so they also show that no business learns another's. In a last night the users of one want the wrong
+thing. The truth score is measured on questions that no user of any night asks: those of the golden suite, which is
+never trained on, and it is not the suite's own score.
 """
 
 import asyncio
@@ -19,8 +20,8 @@ from pipeline.rollout.state import stable_of
 from pipeline.rollout.store import RolloutStore
 from pipeline.services import Services
 from tests.proof.real.asking import Asked, ask_all
-from tests.proof.real.businesses import make_world, write_businesses
-from tests.proof.real.learned import apart_row, service_row, truth_row, truth_scores
+from tests.proof.real.businesses import make_world, spoiled, write_businesses
+from tests.proof.real.learned import apart_row, refused_row, service_row, truth_row, truth_scores
 from tests.proof.real.place import configure, running
 from tests.proof.real.stage import Stage, once
 from tests.proof.rows import FOLDER, Row
@@ -55,6 +56,11 @@ def prove(tell: Tell, seeds: int) -> Iterator[Stage]:
             answers.append(_all_answers(demo, services, worlds))
             yield Stage((), _means(worlds, answers[-1]))
         yield once(demo.folder, "apart", lambda: [apart_row(worlds, answers[-1])])
+        last = replace(first, number=NIGHTS + 1)
+        last.folder.mkdir(parents=True, exist_ok=True)
+        key, content = next(iter(worlds.items()))
+        before = _before(last, services, worlds)
+        yield once(last.folder, key, lambda: [_spoiled(last, services, content, before[key], partial(_of, tell, key))])
 
 
 def _night(
@@ -74,6 +80,14 @@ def _night(
     base, last, now = (truth_scores(content, each) for each in (*asked, _answers(demo, services, content)))
     facts = checks.service_facts(demo, services.registry, RolloutStore(services.control), night, before)
     return [truth_row(name, base, last, now), service_row(name, night, facts)]
+
+
+def _spoiled(demo: Demo, services: Services, content: Content, before: int | None, tell: Tell) -> Row:
+    """A night whose users want what the business's suite does not."""
+    asyncio.run(talk(demo, spoiled(content), lambda *_: None, _VISITS))
+    night = run_night(demo, content.business, tell)
+    facts = checks.service_facts(demo, services.registry, RolloutStore(services.control), night, before)
+    return refused_row(night, facts)
 
 
 def _of(tell: Tell, key: str, what: str) -> None:
