@@ -42,8 +42,8 @@ token, than the other. SFT sees the preferred answers only, KTO both as votes th
 are learned and their order; the pairs that judge stay. The interval (95 %) of the gain is a bootstrap over the judging
 pairs, a pair's gain being its mean over the seeds. Of the real sets the shortest pairs are taken, for the sake of the
 clock. The model has 135 million parameters: what shows here is whether training moves it the right way, not how good it
-becomes. It was hardly taught any Chinese (`dpo_zh_demo`), of which it reads 1.7 tokens a character. `--sets` measures
-some of the sets; what was measured before is kept.\
+becomes. It was hardly taught any Chinese (`dpo_zh_demo`), of which it reads 1.7 tokens a character: a dozen such pairs
+taught it nothing. `--sets` measures some of the sets; what was measured before is kept.\
 """
 
 
