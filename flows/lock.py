@@ -27,6 +27,21 @@ def alone(state_dir: Path, business: str) -> Iterator[None]:
 
 
 @contextmanager
+def at_gate(state_dir: Path, business: str) -> Iterator[None]:
+    """While the business's candidate is asked on the engines: `gate_is_on` says so, until the process ends."""
+    with _file(state_dir, f"gate-{business}") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def gate_is_on(state_dir: Path, business: str) -> bool:
+    """Whether some night has the business's candidate at its gate: then the engines must keep it, whatever its verdict
+    of an earlier night is."""
+    with _file(state_dir, f"gate-{business}") as lock:
+        return not _take(lock)
+
+
+@contextmanager
 def alone_to_erase(state_dir: Path, business: str, on_wait: Callable[[], None]) -> Iterator[None]:
     """Hold a business for an erasure, which waits for nights and other erasures.
 

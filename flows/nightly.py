@@ -21,7 +21,7 @@ from evals.judge import describe
 from evals.leaks import refuse_leaks
 from evals.report import Lineage, keep_canary, render_gate_report, render_night_report
 from flows.build import build_snapshot
-from flows.lock import alone
+from flows.lock import alone, at_gate
 from flows.pages import publish
 from flows.step import step
 from pipeline.config import BusinessConfig, Config, Settings, load_config, load_settings
@@ -88,7 +88,8 @@ def nightly(business: str, configs: str, night: datetime | None = None) -> Night
         )
         trained = read_training_run(training_run_path(config.state_dir / "adapters", adapter.training_id))
         step(services.registry.record_training, "record training")(business, version.version, trained)
-        decision, report = _gate(config, settings, about, services, version, snapshot_dir, due)
+        with at_gate(config.state_dir, business):
+            decision, report = _gate(config, settings, about, services, version, snapshot_dir, due)
         outcome = Night(
             business=business,
             night=due,

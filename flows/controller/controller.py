@@ -20,6 +20,7 @@ from flows.controller.desk import Desk, needed_versions
 from flows.controller.fleet import Fleet
 from flows.controller.publisher import ATTEMPTS, Publisher
 from flows.controller.versions import VersionBook
+from flows.lock import gate_is_on
 from pipeline.config import BusinessConfig, Config
 from pipeline.errors import PipelineError, RolloutRefused
 from pipeline.gateway.guard import Trip
@@ -325,7 +326,8 @@ class Controller:
         self._tidied = now
         needed = needed_versions(self.config, self.store, self._versions)
         asked = {self._versions.get(business, request.version).serving_name for business, request in requests.items()}
-        self.fleet.tidy(frozenset(needed) | asked, self._versions.judged(), now)
+        ours = [name for name in self.config.businesses if not gate_is_on(self.config.state_dir, name)]
+        self.fleet.tidy(frozenset(needed) | asked, self._versions.judged(ours), now)
 
     def _settle(self, business: BusinessConfig, now: datetime) -> None:
         settle(self._own, self._registry, self._versions, business, self.config.state_dir / "reports", now)

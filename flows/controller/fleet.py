@@ -48,6 +48,8 @@ class _Replica:
     proven: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
     """Name to why this engine would not take it or did not prove it."""
+    unneeded_since: dict[str, datetime] = field(default_factory=dict)
+    """Names that it holds and nobody needs."""
     look: Errand[frozenset[str]] | None = None
     """The newest look at what it holds."""
 
@@ -74,7 +76,6 @@ class Fleet:
         self.adapters_dir = adapters_dir
         self._may_act = may_act
         self._needed: frozenset[str] = frozenset()
-        self._unneeded_since: dict[tuple[str, str], datetime] = {}
         self._work: tuple[_Replica, Errand[None]] | None = None
         """What is being loaded or unloaded."""
 
@@ -175,7 +176,7 @@ class Fleet:
 
     def _make_room(self, replica: _Replica) -> None:
         """Unload from a full engine what has been unneeded for the longest. What is needed is never unloaded."""
-        waiting = {name: since for (url, name), since in self._unneeded_since.items() if url == replica.server.url}
+        waiting = dict(replica.unneeded_since)
         for name in sorted(waiting.keys() & replica.listed - self._needed, key=lambda name: waiting[name]):
             if len(replica.listed) < replica.room:
                 return
@@ -183,6 +184,7 @@ class Fleet:
 
     def _unload(self, replica: _Replica, name: str) -> None:
         self._forget(replica, name)
+        replica.unneeded_since.pop(name, None)  # whoever loads it again needs it
         replica.proven.discard(name)
         replica.refused.pop(name, None)
         log.info("engine %s: unloaded %s", replica.server.url, name)
@@ -251,15 +253,18 @@ class Fleet:
 
         Args:
             wanted: names to keep.
-            ours: names that may be unloaded; others (a version still at the gate) belong to somebody else.
+            ours: names that may be unloaded; others (a version at the gate, if for the second time) belong to somebody
+                else.
         """
-        unneeded = {(r.server.url, name): r for r in self._for_adapters for name in r.listed & ours - wanted}
-        self._unneeded_since = {key: self._unneeded_since.get(key, now) for key in unneeded}
-        for (url, name), replica in unneeded.items():
-            if not self._is_idle(_never):
-                return
-            if replica.answers and now - self._unneeded_since[url, name] >= UNLOAD_AFTER:
-                self._is_done(replica, partial(self._unload, replica, name), _never)
+        for replica in self._for_adapters:
+            unneeded, known = replica.listed & ours - wanted, replica.unneeded_since
+            replica.unneeded_since = {name: known.get(name, now) for name in unneeded}
+        for replica in self._for_adapters:
+            for name, since in dict(replica.unneeded_since).items():
+                if not self._is_idle(_never):
+                    return
+                if replica.answers and now - since >= UNLOAD_AFTER:
+                    self._is_done(replica, partial(self._unload, replica, name), _never)
 
     def describe(self) -> list[dict[str, object]]:
         """For the status page."""

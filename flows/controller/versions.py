@@ -1,5 +1,7 @@
 """What never changes about versions (adapter and serving name), remembered, so that a rollback needs no registry."""
 
+from collections.abc import Collection
+
 from pipeline.records import ModelVersion
 from pipeline.registry.base import ModelRegistry
 
@@ -31,6 +33,7 @@ class VersionBook:
         """One version, from memory alone."""
         return self._known.get((business, number))
 
-    def judged(self) -> frozenset[str]:
-        """Serving names of the versions that are past the gate."""
-        return frozenset(version.serving_name for version in self._known.values() if version.gate != "pending")
+    def judged(self, businesses: Collection[str]) -> frozenset[str]:
+        """Serving names of these businesses' versions that are past the gate."""
+        versions = (version for version in self._known.values() if version.business in businesses)
+        return frozenset(version.serving_name for version in versions if version.gate != "pending")

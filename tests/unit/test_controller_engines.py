@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.controller import fleet
+from flows.lock import at_gate
 from pipeline.rollout.state import Steady
 from tests.controller_world import ScriptedEngines, World
 
@@ -153,3 +154,29 @@ def test_what_nobody_needs_is_unloaded_after_a_while_and_what_is_at_the_gate_is_
     assert one.list() == tuple(sorted([names[0], gated]))
     folder = world.config.state_dir / "adapters" / world.registry.get("support", second).adapter.sha256
     assert folder.is_dir()
+
+
+def test_a_version_that_is_at_the_gate_again_is_left_alone_until_the_night_ends(world: World) -> None:
+    number = world.publish_version("inconclusive")  # a night that was killed after its verdict is run again
+    gated, folder = world.name(number), world.folder / "trained" / str(number)
+    one = world.servers["one"]
+    one.load(gated, folder)
+    with at_gate(world.config.state_dir, "support"):
+        for _ in range(4):
+            world.tick(minutes=1)
+        assert one.list() == (gated,)
+    for _ in range(3):
+        world.tick(minutes=1)
+    assert one.list() == ()
+
+
+def test_what_is_loaded_again_is_unneeded_from_then_on(world: World) -> None:
+    number = world.publish_version("inconclusive")
+    gated, folder = world.name(number), world.folder / "trained" / str(number)
+    one = world.servers["one"]
+    one.load(gated, folder)
+    while one.list():
+        world.tick(minutes=1)
+    one.load(gated, folder)
+    world.tick(minutes=1)
+    assert one.list() == (gated,)
