@@ -18,6 +18,7 @@ from evals.worlds.content import Content, load_content
 from examples.demo import checks
 from examples.demo.stages import Demo, load, run_night, save, talk
 from examples.demo.tally import Tally
+from flows.lock import at_gate
 from pipeline.gateway.ids import Ids
 from pipeline.records import Night, Verdict
 from pipeline.registry.base import ModelRegistry
@@ -54,7 +55,7 @@ def prove(tell: Tell, _seeds: int) -> Iterator[Stage]:
         tallies = {key: asyncio.run(talk(demo, load_content(key), lambda *_: None)) for key in (BUSINESS, OTHER)}
         yield once(demo.folder, "steered", lambda: steer(demo, OTHER))
         tell("users have talked")
-        yield once(demo.folder, "killed", lambda: _killed(demo, tell))
+        yield once(demo.folder, "killed", lambda: _killed(demo, services, tell))
         first = run_night(demo, BUSINESS, tell)  # it has ended: this reads how
         yield once(demo.folder, "data", lambda: _data(demo, tallies[BUSINESS], first))
         yield once(demo.folder, "refused", lambda: [_refused(demo, services, first, tell)])
@@ -66,9 +67,15 @@ def prove(tell: Tell, _seeds: int) -> Iterator[Stage]:
         yield once(demo.folder, "apart", lambda: [_apart(demo, services.registry, first, other)])
 
 
-def _killed(demo: Demo, tell: Tell) -> list[Row]:
+def _killed(demo: Demo, services: Services, tell: Tell) -> list[Row]:
     killed, steps = killed_night(demo, BUSINESS, tell)
-    with running_server("mlflow.sh", "/health", _fresh(demo.config.state_dir.with_name("whole-mlflow"))) as mlflow:
+    engine = next(services.servers[each.name] for each in demo.config.system.engines if each.serves == "adapters")
+    with (
+        at_gate(demo.config.state_dir, BUSINESS),  # the controller knows nothing of the other night's registry
+        running_server("mlflow.sh", "/health", _fresh(demo.config.state_dir.with_name("whole-mlflow"))) as mlflow,
+    ):
+        for name in engine.list():
+            engine.unload(name)  # the other night has the same adapter under the same name, in a folder of its own
         return [_killed_row(killed, whole_night(demo, mlflow.url, BUSINESS, tell), steps)]
 
 
