@@ -80,7 +80,7 @@ class ControllerConfig(Record):
 
     host: str = "127.0.0.1"
     port: Port = 8702
-    poll_s: float = Field(3.0, gt=0)
+    poll_s: float = Field(2.0, gt=0)
     """A promotion whose webhook was lost waits this long, and for the first second of its rollout: 5 s are promised."""
     gateways: tuple[Url, ...] = ()
     """Admin APIs that routes are pushed to, where gateways run on several hosts; without any, those of `gateway`."""

@@ -28,7 +28,7 @@ _QUICK = ours.Counts(promotions=2, rollbacks=5, lost_webhooks=2, restarts=2)
 _ADAPTERS, _RESTARTS = 5, 1
 _CONTENDED_CORES = 0.15
 _METHOD = """\
-Two gateways, the controller, MLflow and two engines run as processes of their own; the controller looks every three
+Two gateways, the controller, MLflow and two engines run as processes of their own; the controller looks every two
 seconds, as it does by default. Each second 50 new users begin a conversation, at both gateways in turn, and the canary
 takes all of them. When a request started is what the gateways' own event log says. Engines are scripted, so that what
 is timed is tuneloop; what a real engine adds before a version's first canary is in the last rows. An alias is set by
