@@ -261,8 +261,7 @@ async def canary_traffic(
 ) -> int:
     """Let fresh users ask, one question each, until `stop` is set; returns how many asked.
 
-    `attempt` makes the users of one rollout new to the system: another
-    attempt's users are others.
+    `attempt` makes the users of one rollout new to the system: another attempt's users are others.
     """
     numbers = itertools.count()
     questions = content.plain()

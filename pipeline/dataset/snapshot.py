@@ -131,12 +131,8 @@ def write_snapshot(
         split_by=rows.split_by,
     )
     folder = root / business / manifest.snapshot_id
-    if folder.is_dir():
-        try:
-            return read_manifest(folder)
-        except DataError:  # its id says which rows it held: nothing is lost
-            log.warning("%s: written by another version, so it is written anew", folder)
-            shutil.rmtree(folder)
+    if standing := _standing(folder):
+        return standing
     _write(folder, manifest, sides, dropped)
     return manifest
 
@@ -195,6 +191,18 @@ def read_manifest(folder: Path) -> SnapshotManifest:
 def read_dropped(folder: Path) -> list[Dropped]:
     """What was left out of a snapshot, and why."""
     return read_records(folder / "dropped.parquet", Dropped)
+
+
+def _standing(folder: Path) -> SnapshotManifest | None:
+    """The snapshot that is there already; one that does not read makes room."""
+    if not folder.is_dir():
+        return None
+    try:
+        return read_manifest(folder)
+    except DataError as error:  # its id says which rows it held: nothing is lost
+        log.warning("%s; it is written anew", error)
+        shutil.rmtree(folder)
+        return None
 
 
 def _frequent_reasons(clean: Sequence[CleanRecord]) -> dict[str, tuple[str, ...]]:

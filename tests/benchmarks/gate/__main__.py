@@ -22,11 +22,11 @@ Nights and canaries are simulated with a known truth and judged by the code that
 with their exact 95 % interval. Users ask one to four questions; two answers in five differ between an adapter and
 itself with another seed; users differ in level and in how they take to a candidate; where they are unequal, activity
 has a Zipf tail. Guardrails are drawn at 1 % refusals, 0.2 % empty, 0.5 % repetition, 0.1 % leaks; of the probes an
-equal candidate loses 5 % and gains as many. The stated smallest effect is the nights' median; of few
-users the guardrails refuse more good candidates, and no greater effect helps that. Canaries take the default steps; all
-metrics are looked at after every request, while users keep arriving and asking, latencies (log-normal with a Pareto
-tail) at 24 looks a step. The two other rules are in use elsewhere; here they watch one metric alone, thumbs down, which
-is kind to them.\
+equal candidate loses 5 % and gains as many. The stated smallest effect is the nights' median; of few users the
+guardrails refuse more good candidates, and no greater effect helps that. Canaries take the default steps; all metrics
+are looked at after every request, while users keep arriving and asking, latencies (log-normal with a Pareto tail) at 24
+looks a step. The two other rules are in use elsewhere; here they watch one metric alone, thumbs down, which is kind to
+them.\
 """
 
 

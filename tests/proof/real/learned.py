@@ -80,8 +80,8 @@ def refused_row(night: Night, facts: Sequence[Fact]) -> Row:
     return Row(
         "then a night of wrong data: all users correct to what the business's suite does not want",
         "再一夜错误数据：所有用户都改成业务题集不想要的样子",
-        "the gate refuses the candidate; what served goes on serving",
-        "把关拒绝候选；原来的继续服务",
+        "the gate does not pass the candidate; what served goes on serving",
+        "把关不放行候选；原来的继续服务",
         f"{night.verdict or night.end}: {night.reason}; {kept}",
         night.verdict in (Verdict.REJECT, Verdict.INCONCLUSIVE) and all(fact.right for fact in facts),
     )
